@@ -1,1 +1,1 @@
-"""Lowest package: calls of the Rust core, configurations, sizes, and texts for users."""
+"""The lowest package: calls of the Rust core, configurations, sizes, and texts for users."""

@@ -1,4 +1,4 @@
-"""Display of results: a few lines of text on a terminal, a table in a notebook."""
+"""Displays results: a few lines of text in a terminal, a table in a notebook."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 from outercore.base.sizes import format_size
 
 Rows = Sequence[tuple[str, str]]
-"""Names and values."""
+"""Pairs of a name and a value, as texts."""
 _MOST_ITEMS = 6
 _BYTES = frozenset(
     [
@@ -31,7 +31,7 @@ class Displayed(ABC):
 
     @abstractmethod
     def _display(self) -> tuple[str, Rows]:
-        """Title and rows."""
+        """The title and the rows of the display."""
 
     def __repr__(self) -> str:
         title, rows = self._display()
@@ -43,7 +43,7 @@ class Displayed(ABC):
 
 
 class ShortRepr:
-    """A dataclass whose arrays are displayed by type and shape."""
+    """Base class of dataclasses whose `repr` shows arrays by type and shape."""
 
     def __repr__(self) -> str:
         fields = dataclasses.fields(self)  # type: ignore[arg-type]
@@ -52,7 +52,7 @@ class ShortRepr:
 
 
 class Forecast(Displayed, dict[str, Any]):
-    """A forecast of epochs: a dictionary, displayed by seconds, bytes and bottleneck."""
+    """A forecast of epochs. It is a dictionary, and displays seconds, bytes and the bottleneck."""
 
     def epoch_rows(self) -> list[tuple[str, str]]:
         """Rows for the first epoch and for later epochs."""
@@ -87,7 +87,7 @@ def format_duration(seconds: float) -> str:
 
 
 def html_table(title: str, rows: Rows) -> str:
-    """An HTML table of names and values with a title; the notebook defines the style."""
+    """An HTML table of names and values with a title. The notebook defines its style."""
     cells = "".join(
         f"<tr><th style='text-align: left'>{escape(name)}</th>"
         f"<td style='text-align: left'>{escape(value)}</td></tr>"
@@ -116,13 +116,13 @@ def short(value: Any) -> str:
 
 
 def _is_array(value: Any) -> bool:
-    """Whether a value is a NumPy array; does not import NumPy, which takes time."""
+    """Whether a value is a NumPy array. Does not import NumPy, because the import takes time."""
     numpy = sys.modules.get("numpy")
     return numpy is not None and isinstance(value, numpy.ndarray)
 
 
 def words(key: str) -> str:
-    """A key in words. The key of an array does not change; the key of an edge type gets commas.
+    """A key as words for people. Keys of arrays do not change; edge types get commas.
 
     Example:
         >>> words("bytes_per_arc"), words("epoch_seconds"), words("latency_s")
@@ -143,7 +143,7 @@ def words(key: str) -> str:
 
 
 def value_of(name: str, value: Any) -> str:
-    """A value as a text; bytes and seconds, recognised by the name, have a unit."""
+    """A value as text. If the name is usual for bytes or seconds, the text has a unit."""
     if value is None:
         return "-"
     if isinstance(value, bool):
@@ -163,9 +163,9 @@ def value_of(name: str, value: Any) -> str:
 def flat(
     values: Mapping[str, Any], prefix: str = "", *, sizes: Container[str] = ()
 ) -> list[tuple[str, str]]:
-    """Nested values as names and values for people.
+    """Converts nested values to pairs of a name and a value, for people.
 
-    Whole numbers are bytes under the names in `sizes`, too.
+    Names in `sizes` are sizes in bytes, in addition to the usual names.
 
     Example:
         >>> flat({"passes": 3, "reads": {"bytes": 2048, "seconds": 0.5}})

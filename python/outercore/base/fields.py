@@ -1,4 +1,4 @@
-"""Configurations as frozen dataclasses: read from plain values, checked, written as JSON."""
+"""Configurations as frozen dataclasses. They are read from plain values, checked, and written."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Configuration:
     """Base class of configurations: frozen dataclasses whose fields are groups of options."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Groups of plain JSON values, in the order of the fields."""
+        """The groups of options as plain JSON values, in the order of the fields."""
         return dataclasses.asdict(self)  # type: ignore[call-overload]
 
     def to_json(self) -> str:
@@ -32,7 +32,7 @@ class Configuration:
 
     @classmethod
     def from_dict(cls: type[_Own], values: Mapping[str, Any]) -> _Own:
-        """The configuration with these values. Missing values take their defaults.
+        """The configuration with these groups of values. Missing values take their defaults.
 
         Errors: `InvalidError` names an unknown group or key, or a value of the wrong type.
         """
@@ -40,7 +40,7 @@ class Configuration:
 
 
 def build(kind: type[_Built], values: Any, path: str) -> _Built:
-    """A dataclass of type `kind` from plain values. `path` is its place in the configuration.
+    """Builds a dataclass of type `kind` from plain values. `path` is for messages.
 
     Errors: `InvalidError` names an unknown group or key, or a value of the wrong type.
     """
@@ -62,7 +62,7 @@ def build(kind: type[_Built], values: Any, path: str) -> _Built:
 
 
 def typed(hint: Any, value: Any, path: str) -> Any:
-    """`value` as the type `hint`.
+    """Converts `value` to the type `hint`; `path` is for messages.
 
     It does not convert strings to numbers (`"3"`), because that would hide mistakes. Numbers of
     NumPy and PyTorch become Python numbers.
@@ -92,7 +92,7 @@ def typed(hint: Any, value: Any, path: str) -> Any:
 
 
 def _plain(hint: Any, value: Any, path: str) -> Any:
-    """A string, a Boolean or a number. Scalars of NumPy and PyTorch become Python values."""
+    """Checks a string, Boolean or number. Scalars of NumPy and PyTorch become Python values."""
     if hasattr(value, "dtype") and getattr(value, "ndim", None) == 0:
         value = value.item()
     accepted = (int, float) if hint is float else hint
@@ -117,7 +117,7 @@ def positive(name: str, value: float) -> None:
 
 
 def within(name: str, value: float, least: float, most: float | None) -> None:
-    """Errors: `InvalidError` if `value` is not in `least` to `most`; `None` means unlimited."""
+    """Errors: `InvalidError` if `value` is not from `least` to `most`; `None` means unlimited."""
     if not (least <= value < math.inf) or (most is not None and value > most):
         limits = (
             f"at least {_shown(least)}" if most is None else f"{_shown(least)} to {_shown(most)}"
@@ -126,7 +126,7 @@ def within(name: str, value: float, least: float, most: float | None) -> None:
 
 
 def whole(name: str, value: Any, least: float, most: float | None = None) -> int:
-    """An integer of Python, NumPy or PyTorch as a Python integer.
+    """Converts an integer of Python, NumPy or PyTorch to a Python integer.
 
     Errors: `InvalidError` for another type, and for a number outside `least` to `most`.
     """
@@ -141,7 +141,7 @@ def whole(name: str, value: Any, least: float, most: float | None = None) -> int
 
 
 def number(name: str, value: Any) -> float:
-    """A finite number of Python, NumPy or PyTorch as a Python float.
+    """Converts a finite number of Python, NumPy or PyTorch to a Python float.
 
     Errors: `InvalidError` for another type, and for infinity or NaN.
     """
@@ -152,5 +152,5 @@ def number(name: str, value: Any) -> float:
 
 
 def _shown(bound: float) -> str:
-    """A bound as text. Integers have all their digits."""
+    """A bound as text. Integers are written with all digits."""
     return str(bound) if isinstance(bound, int) else f"{bound:g}"

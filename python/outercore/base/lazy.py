@@ -27,7 +27,7 @@ def attribute(
 
 @contextmanager
 def package_needed(what: str) -> Iterator[None]:
-    """Context of imports from an optional dependency; `what` begins the message.
+    """Context for imports of an optional package; `what` begins the message.
 
     Errors: `UnsupportedError` for a package that is not installed.
     """

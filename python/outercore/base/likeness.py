@@ -1,4 +1,4 @@
-"""Suggestions for mistyped names: the most similar known name."""
+"""Suggests the most similar known name for a mistyped name."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Iterable
 from difflib import SequenceMatcher
 
 _LEAST = 0.6
-"""Least similarity of whole names, the default of `difflib`."""
+"""Smallest similarity of whole names for a suggestion; the default of `difflib`."""
 _LEAST_OF_LAST = 0.8
-"""Least similarity of last parts. Higher, because short texts are often similar by chance."""
+"""Smallest similarity of last parts. It is higher: short texts are often similar by chance."""
 _LAST = re.compile(r"[^/.:#]+(?=[/.:#]*$)")
 
 
 def closest(name: str, known: Iterable[str]) -> str | None:
-    """The known name most similar to `name`, as a whole or in its last part, or None.
+    """The known name most similar to `name`, or None. Compares whole names and last parts.
 
     The last part of `/country/form_of_government` is `form_of_government`; the last part of
     `optimiser.weight_decay` is `weight_decay`.
@@ -53,7 +53,7 @@ def suggestion(name: str, known: Iterable[str], *, otherwise: str = "known:") ->
 
 
 def hint_like(name: str, known: Iterable[str]) -> str:
-    """A hint line with the most similar known name, for a message that lists `known`, or empty."""
+    """A hint with the most similar known name, or empty; for a message that already lists them."""
     similar = closest(name, known)
     return "" if similar is None else f"\nhint: did you mean `{similar}`?"
 

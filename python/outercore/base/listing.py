@@ -1,4 +1,4 @@
-"""Names as messages list them."""
+"""Lists of names in messages."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 
 def listed(names: Iterable[object], most: int | None = None) -> str:
-    """Names in backticks, with commas between them; of more than `most` the first, and how many.
+    """Names in backticks, separated by commas. Of more than `most`, the first, and a count.
 
     Example:
         >>> listed(["x", "y", "z"])

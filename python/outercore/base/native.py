@@ -1,4 +1,4 @@
-"""Importers of the core as context managers, and functions that pass arrays to the core."""
+"""Importers of the core as context managers, and functions that exchange arrays with the core."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class Arrays:
     _core: Any
 
     def array_npy(self, role: Role, name: str, path: Path, options: dict[str, Any]) -> None:
-        """Adds a whole `.npy` file: a copy, or a reference with the option `in_place`."""
+        """Adds a whole `.npy` file. It is copied, or with the option `in_place` only referenced."""
         self._core.array_npy(role, name, path, options)
 
     def array_begin(
         self, role: Role, name: str, dtype: str, width: int | None, options: dict[str, Any]
     ) -> None:
-        """Begins an array whose rows follow by `array_push`. `width=None`: one value per row."""
+        """Begins an array. `array_push` adds its rows. `width=None`: one value per row."""
         self._core.array_begin(role, name, dtype, width, options)
 
     def array_push(self, rows: NDArray) -> None:
@@ -60,7 +60,7 @@ class Addition(Arrays):
         self._core.close()
 
     def finish(self, inputs: list[str]) -> dict[str, Any]:
-        """Commits the arrays and returns counts for each. `inputs`: their source files."""
+        """Commits the arrays, and returns counts for each array. `inputs`: their source files."""
         return self._core.finish(inputs)
 
 
@@ -81,7 +81,7 @@ class Importer(Arrays):
         self._core.close(kind is not None and issubclass(kind, REFUSALS))
 
     def edges_text(self, path: Path, layout: dict[str, Any]) -> None:
-        """Adds a text file of edges. `layout`: its dialect, and the columns of both ends."""
+        """Adds a text file of edges. `layout` has its dialect, and the columns of both ends."""
         self._core.edges_text(path, layout)
 
     def edges_npy(self, path: Path) -> None:
@@ -124,7 +124,7 @@ class TripleImporter:
         self._core.close(kind is not None and issubclass(kind, REFUSALS))
 
     def text(self, part: str, path: Path, dialect: dict[str, Any]) -> None:
-        """Adds a text file of triples in this dialect."""
+        """Adds a text file to a `part` (`train`, `valid`, `test`). `dialect`: its format."""
         self._core.text(part, path, dialect)
 
     def push(
@@ -135,7 +135,7 @@ class TripleImporter:
         tails: Names,
         weights: NDArray[np.float32] | None,
     ) -> None:
-        """Adds a batch of triples."""
+        """Adds a batch of triples to a `part`: the names of their heads, relations and tails."""
         self._core.push(part, heads, relations, tails, weights)
 
     def finish(self) -> dict[str, Any]:
@@ -144,10 +144,10 @@ class TripleImporter:
 
 
 class DictionaryImporter:
-    """Numbers names: shorter ones first, then by bytes. `finish` commits the data set of the names.
+    """Numbers names: shorter names first, then by bytes. `finish` commits the data set of names.
 
-    The array `names/entity.numbers` has the number of each name that was pushed. The end of the
-    `with` block removes a dictionary without a commit.
+    The array `names/entity.numbers` has the number of each name, in the order of `push`. Without a
+    commit, the end of the `with` block removes the dictionary.
     """
 
     def __init__(self, out: Path, memory: int, progress: Progress) -> None:
@@ -160,16 +160,16 @@ class DictionaryImporter:
         self._core.close(None)
 
     def push(self, names: Names) -> None:
-        """Adds names."""
+        """Adds a batch of names. Names may repeat."""
         self._core.push(names)
 
     def finish(self, inputs: list[str]) -> None:
-        """Merges the names and commits; the provenance gets `inputs`."""
+        """Merges the names, and commits with `inputs` in the provenance."""
         self._core.close(inputs)
 
 
 def verify_arrays(path: Path, keys: list[str]) -> None:
-    """Verifies the checksums of arrays before other arrays are computed from them.
+    """Verifies the checksums of the arrays `keys`. Call it before arrays are computed from them.
 
     Errors: `CorruptError` names the first damaged array.
     """
@@ -179,7 +179,7 @@ def verify_arrays(path: Path, keys: list[str]) -> None:
 
 
 def mapped_values(descriptor: int) -> NDArray[Any]:
-    """Results of the core that exceed the budget, mapped from an open scratch file."""
+    """Maps results of the core that exceed the budget, from an open scratch file."""
     try:
         values: np.memmap[Any, Any] = np.load(f"/proc/self/fd/{descriptor}", mmap_mode="r")
     finally:
@@ -191,7 +191,7 @@ def mapped_values(descriptor: int) -> NDArray[Any]:
 
 
 def add_array(path: Path, key: str, values: NDArray[Any], origin: str) -> None:
-    """Writes an array to a data set under `key`. An existing array is replaced."""
+    """Writes an array to a data set under `key`, or replaces it. `origin` is for the provenance."""
     flat = np.ascontiguousarray(values)
     flat = flat.astype(flat.dtype.newbyteorder("<"), copy=False)
     width = list(flat.shape[1:])

@@ -36,7 +36,7 @@ Precision = Literal["exact", "int8"]
 
 @dataclass(frozen=True)
 class Option:
-    """The meaning of a field, and its names for users."""
+    """The help text of a field, and its names for users."""
 
     help: str
     name: str = ""
@@ -44,13 +44,13 @@ class Option:
     short: str = ""
     """A second option of the command line, such as `--lr`."""
     sets_also: str = ""
-    """Path of another field, which gets the same value."""
+    """Path of another field that gets the same value."""
     size: bool = False
     """Whether the value is a number of bytes, such as `8GiB`."""
     common: bool = False
     """Whether the field has its own command-line option; other fields are set by `--set`."""
     off: str = ""
-    """The command-line flag for `false`, such as `--directed`."""
+    """The command-line flag that sets the field to `false`, such as `--directed`."""
     choices: tuple[str, ...] = ()
     """Values for shell completion, if the type does not list all values."""
     least: float | None = None
@@ -66,19 +66,19 @@ class Field:
     """A field of a configuration."""
 
     path: str
-    """Place in the configuration, such as `optimiser.learning_rate`."""
+    """Groups and name of the field, such as `optimiser.learning_rate`."""
     option: Option
     type: Any
     default: Any
 
     @property
     def name(self) -> str:
-        """Keyword in Python. A common field has a command-line option of the same name."""
+        """The keyword in Python. A common field has a command-line option of the same name."""
         return self.option.name or self.path.rpartition(".")[2]
 
     @property
     def flag(self) -> str:
-        """Command-line form: `--learning-rate`, or `--set optimiser.weight_decay`."""
+        """The command-line form: `--learning-rate`, or `--set optimiser.weight_decay`."""
         if self.option.common:
             return f"--{self.name}".replace("_", "-")
         return f"--set {self.path}"
@@ -170,14 +170,14 @@ def required(hint: Any) -> Any:
     """A type without `None`."""
     if typing.get_origin(hint) in (types.UnionType, typing.Union):
         choices = [choice for choice in typing.get_args(hint) if choice is not type(None)]
-        return typing.Union[tuple(choices)]  # noqa: UP007 - of one type it is that type
+        return typing.Union[tuple(choices)]  # noqa: UP007 - for one type, the result is that type
     return hint
 
 
 def _parse(hint: Any, text: str, name: str) -> Any:
     origin = typing.get_origin(hint)
     if origin is Literal:
-        # Choices may be numbers.
+        # The allowed choices may be numbers.
         choices = {str(choice): choice for choice in typing.get_args(hint)}
         one_of(name, text, choices)
         return choices[text]
@@ -197,7 +197,7 @@ def _parse(hint: Any, text: str, name: str) -> Any:
 
 
 def groups_of(kind: type[Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    """Groups of a configuration, from options by name. Options that are `None` are ignored.
+    """The groups of a configuration, from options by name. Options that are `None` are ignored.
 
     Errors: `InvalidError` for an unknown name.
     """
@@ -206,7 +206,7 @@ def groups_of(kind: type[Any], options: Mapping[str, Any]) -> dict[str, Any]:
         _require_known(name, by_name, "option")
     values = [(by_name[name], value) for name, value in options.items() if value is not None]
     groups: dict[str, Any] = {}
-    # A whole group, such as the options of a memory server.
+    # An option may be a whole group, such as the options of a memory server.
     for field, value in values:
         if dataclasses.is_dataclass(value):
             _put(groups, field.path.rpartition(".")[0], dataclasses.asdict(value))  # type: ignore[arg-type]
@@ -222,7 +222,7 @@ def groups_of(kind: type[Any], options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def parse_settings(kind: Callable[..., Any], settings: Iterable[str]) -> dict[str, Any]:
-    """Options by name, from the strings `NAME=VALUE` of `--set`.
+    """Reads options from the strings `NAME=VALUE` of `--set`.
 
     Errors: `InvalidError` for an unknown path or a value of another type.
     """
@@ -256,7 +256,7 @@ def _put(groups: dict[str, Any], path: str, value: Any) -> None:
 
 
 def flat(groups: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """All values of groups by their paths."""
+    """All values of nested groups, by path such as `optimiser.learning_rate`."""
     values: dict[str, Any] = {}
     for name, value in groups.items():
         nested = isinstance(value, Mapping)
@@ -265,7 +265,7 @@ def flat(groups: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Groups of two configurations; values of `above` override values of `below`."""
+    """Merges the groups of two configurations. Values of `above` override values of `below`."""
     merged = dict(below)
     for name, value in above.items():
         old = merged.get(name)
@@ -275,7 +275,7 @@ def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def base_groups(base: Configuration | Mapping[str, Any] | str | Path | None) -> dict[str, Any]:
-    """Groups of a configuration. A path names a JSON file, such as `config.json` of a run.
+    """The groups of a configuration. A path names a JSON file, such as `config.json` of a run.
 
     Errors: `NotFoundError` for a missing file; `InvalidError` if it does not hold a JSON object.
     """
@@ -293,7 +293,7 @@ def _read(path: Path) -> Mapping[str, Any]:
         raise NotFoundError(f"configuration `{path}`: {error.strerror}") from error
     except ValueError as error:
         raise InvalidError(f"configuration `{path}`: expected JSON, found: {error}") from None
-    # `config.json` of a run has the configuration as one part.
+    # `config.json` of a run has the configuration under the key `config`.
     if isinstance(values, Mapping) and "fingerprint" in values and "config" in values:
         values = values["config"]
     if not isinstance(values, Mapping):
@@ -306,7 +306,7 @@ def configuration(
     base: Configuration | Mapping[str, Any] | str | Path | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> _Own:
-    """A configuration from `base` and `options`. Options override the base.
+    """Builds a configuration from `base` and `options`. Options override the base.
 
     Args:
         kind: the type of the configuration.

@@ -1,6 +1,6 @@
 """Names of options and functions in NetworkX, igraph, GDS and PyG, and Outercore's equivalents.
 
-Only tables: each maps a name to the advice in the error message for it.
+The module has only tables. Each one maps a name to the advice for the error message.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _RENAMED: dict[str, tuple[str, ...]] = {
     "writeProperty": ("save",),
     "G": ("graph",),
 }
-"""Options of other libraries, and Outercore's options of the same meaning; a job has one."""
+"""Options of other libraries, and Outercore's options of the same meaning. A job has one."""
 
 _ALIKE = "edges count alike"
 _ALL_PATHS = "paths of any length count"
@@ -124,7 +124,7 @@ _ADVICE: tuple[tuple[tuple[str, ...], dict[str, str]], ...] = (
     (("personalization",), {"": "only `oc.pagerank` takes it"}),
     (("predecessors", "pred", "paths"), {"bfs": _BEFORE, "sssp": _BEFORE}),
 )
-"""Options of other libraries, and advice by algorithm; the key `""` is for all other algorithms."""
+"""Advice for options of other libraries, by algorithm; the key `""` is for all other algorithms."""
 _LACKING = {name: advice for names, advice in _ADVICE for name in names}
 
 
@@ -135,9 +135,9 @@ def called_here(option: str, taken: Container[str]) -> str | None:
 
 
 def instead_of_option(algorithm: str, option: str, taken: Container[str]) -> str:
-    """Advice for an option of another library; empty without advice.
+    """Advice for an option of another library, or an empty string.
 
-    `taken` are the options of the algorithm.
+    `taken` are the options that the algorithm has.
 
     Example:
         >>> instead_of_option("pagerank", "alpha", ["damping", "tolerance"])
@@ -234,5 +234,5 @@ _READERS = {
 
 
 def reader_of(thing: object) -> str:
-    """The function that converts an object of another library to a data set; empty for others."""
+    """Name of the function that converts an object of another library; empty for other objects."""
     return _READERS.get(type(thing).__module__.partition(".")[0], "")

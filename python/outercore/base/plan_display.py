@@ -1,4 +1,4 @@
-"""Text form of plans: words and units in place of dictionary keys."""
+"""Prints plans with words and units instead of dictionary keys."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _OTHERS = {
     "embeddings_memory": "embeddings",
     "edges_memory": "edges with times",
 }
-"""Further parts that stay in memory for a whole training."""
+"""Further parts of the memory plan that stay in memory for a whole training."""
 
 _BUDGET = {
     "budget": "budget",
@@ -37,7 +37,7 @@ _PARTS = {
 
 
 class Plan(Displayed, dict[str, Any]):
-    """A plan: a dictionary that prints as names and values with units."""
+    """A plan. It is a dictionary that prints as names and values with units."""
 
     @abstractmethod
     def rows(self) -> Named:

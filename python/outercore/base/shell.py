@@ -1,4 +1,4 @@
-"""Commands in messages, which users can paste into a shell."""
+"""Quotes the commands in messages, so that users can paste them into a shell."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def parse_size(size: str | int, name: str = "memory size") -> int:
 
 
 def _bytes(size: object, name: str) -> int:
-    # Accepts NumPy's integers, too. A float is an error, because it is usually a mistake.
+    # NumPy's integers are allowed, too. A float is an error, because it is usually a mistake.
     if not isinstance(size, Integral) or isinstance(size, bool):
         raise InvalidError(
             f"{name}: expected a whole number of bytes, or a size such as `8GiB`, `25%` or "
@@ -76,7 +76,7 @@ def _countable(count: int, size: object, name: str) -> int:
 
 
 def format_size(count: float) -> str:
-    """`count` bytes in the largest binary unit that keeps it above one.
+    """`count` bytes as text, in the largest binary unit for which the number is at least one.
 
     Example:
         >>> format_size(3 * 1024**2)
@@ -90,9 +90,9 @@ def format_size(count: float) -> str:
 
 
 def as_option(count: int) -> str:
-    """`count` bytes as the value of `--memory`, rounded up.
+    """`count` bytes as a value for `--memory`, rounded up.
 
-    Rounded up, because `format_size` often rounds down to slightly less than the needed size.
+    `format_size` often rounds down, which gives slightly less than the needed size.
 
     Example:
         >>> as_option(3 * 1024**2 + 1)

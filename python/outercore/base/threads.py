@@ -1,4 +1,4 @@
-"""The number of threads, and settings for PyTorch's threads on the same cores as the core's."""
+"""Checks the number of threads, and sets up PyTorch's threads to share cores with the core's."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MOST_THREADS = 1024
 
 
 def checked_threads(threads: int | None) -> int | None:
-    """Checks a number of threads; `None` means one thread per core.
+    """Checks a number of threads, and returns it. `None` means one thread per CPU core.
 
     Errors: `InvalidError` for a number outside 1 to 1024.
     """

@@ -1,4 +1,4 @@
-"""What a batch holds: the names of its values, and the arrays of the data set among them."""
+"""The values of a batch: their names, and which of them are arrays of the data set."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ Storage: TypeAlias = Literal["nodes", "edges", "seeds", "links", "batch"]
 
 @dataclass(frozen=True)
 class Value:
-    """A value of a batch."""
+    """A value that a batch may have."""
 
     storage: Storage
-    """The part of a `HeteroData` that has it: each node type, each edge type, the type of the seeds
-    (which may be links), the types of the links. `batch`: only the object of PyG or NumPy."""
+    """The part of a `HeteroData` with the value: each node type, each edge type, the type of the
+    seeds (which may be links), or the types of the links. `batch`: the batch object itself."""
     origin: Literal["core", "loader", "object"]
-    """The core delivers it under this name, the loader adds it, or the object has it."""
+    """Its source: the core delivers it, the loader adds it, or the batch object defines it."""
     rows: Literal["nodes", "edges", ""] = ""
-    """It has a row for each node or edge."""
+    """Whether the value has a row for each node or edge, or neither."""
     only: tuple[Literal["ladies", "times", "links"], ...] = ()
-    """The kinds of batches that have it; empty: every batch may have it."""
+    """The kinds of batches that have the value; empty: every batch may have it."""
 
 
 BATCH: Mapping[str, Value] = {
@@ -60,7 +60,7 @@ BATCH: Mapping[str, Value] = {
     "num_edges": Value("batch", "object"),
     "ptr": Value("batch", "object"),
 }
-"""Every value of a batch by its name. A value that is missing here cannot be delivered."""
+"""Every possible value of a batch by its name. Other values cannot be delivered."""
 
 RESERVED = frozenset(BATCH)
 """Names that batches of some kind use; the import refuses node arrays with these names.
@@ -72,7 +72,7 @@ EDGE_ROWS = frozenset(name for name, value in BATCH.items() if value.rows == "ed
 
 
 def own_names(rules: SampleRules, *, of_links: bool) -> frozenset[str]:
-    """The names that batches use if they are sampled by these rules."""
+    """The names that batches use under these rules of sampling; `of_links`: the seeds are links."""
     kinds = {"ladies": rules.method == "ladies", "times": rules.time_attr is not None}
     kinds["links"] = of_links
     return frozenset(
@@ -149,7 +149,7 @@ def name_in_storage(key: str) -> str:
 
 
 def edge_array_names(arrays: Iterable[str]) -> list[str]:
-    """Names of the edge arrays among keys: weights, times, features and others.
+    """The names of the edge arrays among the keys `arrays`: weights, times, features and others.
 
     In a graph with several types, the names begin with the edge type.
 
@@ -162,12 +162,12 @@ def edge_array_names(arrays: Iterable[str]) -> list[str]:
 
 
 def _results(graph: DataSet) -> set[str]:
-    """Node arrays that commands such as `run --save` have added; the manifest has their origin."""
+    """Keys of node arrays that commands such as `run --save` added, from the manifest's origins."""
     return {key for key in graph.schema.import_options if key.startswith("nodes/")}
 
 
 def _requested(graph: DataSet, known: list[str], names: Sequence[str]) -> list[str]:
-    """The keys of these names. With several types, an array is named by its key.
+    """The keys of the arrays `names`. With several types, each name must be a key.
 
     Errors: `NotFoundError` for an unknown name; `InvalidError` for the name of several arrays.
     """

@@ -1,4 +1,4 @@
-"""The edges of one type in the CSC of a data set. Does not import PyTorch."""
+"""Reads the edges of one type from the CSC of a data set. Does not import PyTorch."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from outercore.data.data_set import DataSet
 
 _BLOCK = 1 << 16
-"""Edges that are read together."""
+"""Number of edges that are read together."""
 _PAIRS = 1 << 8
-"""Pairs that are looked up together. It bounds the memory of lookups: reading one place of a mapped
-file takes up to 64 KiB, because the kernel also maps neighbouring pages."""
+"""Number of pairs that are looked up together. It limits the memory of lookups: reading one value
+of a mapped file takes up to 64 KiB, because the kernel also maps neighbouring pages."""
 _SMALL = 4 << 20
 """Largest size in bytes of a mapped array that may be in memory completely."""
 
@@ -38,7 +38,9 @@ def csc(graph: DataSet, edge_type: EdgeType) -> tuple[NDArray[np.int64], NDArray
 
 
 def edge_rows(graph: DataSet, edge_type: EdgeType) -> NDArray[np.int64] | None:
-    """The row of each edge in the imported list of its type; `None` if row and place are equal.
+    """The row of each edge in the imported list of its type; `None` if rows equal places.
+
+    A place is a position in the CSC, counted within the edge type.
 
     Both directions of an undirected edge have the same row.
 
@@ -67,7 +69,7 @@ def num_rows(graph: DataSet, edge_type: EdgeType) -> int:
 
 
 def reading_bytes(graph: DataSet, edge_type: EdgeType) -> int:
-    """Bytes of memory for `RowOrder` and the blocks of edges."""
+    """Bytes of memory for `RowOrder` and `edge_blocks` while edges of a type are read."""
     rows = 0 if _is_one_edge_a_row(graph, edge_type) else num_rows(graph, edge_type)
     return 4 * rows + 64 * _BLOCK
 
@@ -90,7 +92,7 @@ def edge_blocks(
     bounds = offsets[columns.start : columns.stop + 1]
     for start in range(first, last, _BLOCK):
         places = np.arange(start, min(start + _BLOCK, last))
-        # Convert the places to the type of the offsets, or NumPy would convert all offsets.
+        # Convert the places to the type of the offsets; otherwise NumPy converts all offsets.
         targets = np.searchsorted(bounds, places.astype(bounds.dtype), side="right") - 1
         rows = None if ids is None else ids[places[0] : places[-1] + 1].astype(np.int64) - first_row
         yield (
@@ -105,7 +107,7 @@ def edge_blocks(
 
 
 class RowOrder:
-    """Places of edges in the order of the imported rows.
+    """Gives each edge its place in the order of the imported rows.
 
     Edges with the same row, such as both directions of an undirected edge, keep their order.
     """
@@ -132,7 +134,7 @@ class RowOrder:
         self._next = counts
 
     def places(self, first: int, rows: NDArray[np.int64] | None) -> Any:
-        """Places of the edges of one block. `first` is its first edge, `rows` are its rows.
+        """The places for the edges of one block, from its first edge and its imported rows.
 
         Call it once for each block of `edge_blocks`, in order.
         """
@@ -152,7 +154,7 @@ class RowOrder:
 
 
 def id_type(graph: DataSet, edge_type: EdgeType) -> np.dtype[Any]:
-    """Smallest integer type for the node ids of both ends."""
+    """The smallest of int32 and int64 for the node ids of both ends of a type's edges."""
     nodes = max(graph.node_types[edge_type[0]], graph.node_types[edge_type[2]])
     return np.dtype(np.int32 if nodes <= 1 << 31 else np.int64)
 
@@ -182,7 +184,7 @@ def array_of(graph: DataSet, key: str) -> NDArray[Any]:
 
 
 def edge_array_key(graph: DataSet, edge_type: EdgeType, name: str) -> str:
-    """The manifest key of an array of a type's edges."""
+    """The manifest key of the edge array `name` of a type."""
     return f"edges/{graph.schema.edges[edge_type].key}/{name}"
 
 
@@ -217,13 +219,14 @@ class Edges:
         *,
         pairs: int = _PAIRS,
     ) -> None:
-        """Opens the edges.
+        """Opens the edges of a type.
 
         Args:
             graph: the data set.
             edge_type: the type of the edges.
             times: name of the edge array with times; an edge type may lack it.
-            pairs: pairs that are looked up together. More are faster, but need more memory.
+            pairs: number of pairs that are looked up together. More pairs are faster, but need more
+                memory.
         """
         self._offsets = topology(graph, "offsets")
         self._sources = topology(graph, "sources")
@@ -265,7 +268,7 @@ class Edges:
         return found
 
     def connect(self, pairs: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Whether an edge connects the two nodes of each pair, in any direction.
+        """Whether an edge connects the two nodes of each pair, in either direction.
 
         Use it for an edge type between nodes of one type.
 
@@ -277,9 +280,9 @@ class Edges:
         return found
 
     def sources_at(self, shares: NDArray[np.float64]) -> NDArray[np.int64]:
-        """The sources of the edges at these shares, from 0 to 1, of all edges.
+        """The sources of the edges at relative positions: 0 is the first edge, 1 is the end.
 
-        With uniform random shares, this draws nodes in proportion to their out-degree.
+        With uniform random positions, it draws nodes in proportion to their out-degree.
 
         Shapes: `shares` [n]; result int64 [n].
         """
@@ -318,7 +321,7 @@ class Edges:
     def _bound(
         self, low: NDArray[np.int64], high: NDArray[np.int64], wanted: NDArray[np.int64]
     ) -> NDArray[np.int64]:
-        """The first place in `low..high` whose source is not below `wanted`, or `high`."""
+        """The first place in `low..high` whose source is at least `wanted`, or `high`."""
         low, high = low.copy(), high.copy()
         while len(pending := np.flatnonzero(low < high)):
             middle = (low[pending] + high[pending]) // 2
@@ -330,7 +333,7 @@ class Edges:
     def _earliest(
         self, first: NDArray[np.int64], copies: NDArray[np.int64], at: NDArray[np.int64]
     ) -> NDArray[np.bool_]:
-        """Whether the earliest of the `copies` of an edge, from place `first`, exists at `at`."""
+        """Whether the earliest of the `copies` parallel edges from place `first` exists at `at`."""
         assert self._times is not None
         starts = np.cumsum(copies) - copies
         places = np.arange(int(copies.sum())) - np.repeat(starts - first, copies)
@@ -343,7 +346,7 @@ class Edges:
 
 
 def pair_keys(pairs: NDArray[np.int64], nodes: int) -> NDArray[np.int64]:
-    """A number for each pair of nodes, the same for both orders. `nodes`: number of nodes.
+    """A number for each pair of nodes, equal for both orders of the two. `nodes`: their number.
 
     Shapes: `pairs` [n, 2]; result int64 [n].
     """
@@ -352,7 +355,7 @@ def pair_keys(pairs: NDArray[np.int64], nodes: int) -> NDArray[np.int64]:
 
 
 def among(keys: NDArray[np.int64], known: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Which of `keys` are in `known`, which must ascend.
+    """Mask of the `keys` that are in `known`, which must ascend.
 
     Shapes: `keys` [n]; result bool [n].
     """
@@ -371,7 +374,7 @@ def _span(graph: DataSet, edge_type: EdgeType) -> tuple[int, int]:
 
 
 def _is_one_edge_a_row(graph: DataSet, edge_type: EdgeType) -> bool:
-    """Whether each imported row gave exactly one edge: none is left out or has two directions."""
+    """Whether each imported row has one edge: no row was dropped or has two directions."""
     if "edges/edge/ids" not in graph.arrays:
         return True
     edges = graph.schema.edges[edge_type]

@@ -41,7 +41,7 @@ class DataSet:
         _require_directory(root)
         self.root = Path(root)
         self._generation: str | None = None
-        # An absolute path: a copy in another process may have another working directory.
+        # An absolute path is needed: another process may have another working directory.
         self._place = os.fspath(self.root.absolute())
         try:
             self._core = self._opened(os.fspath(root))
@@ -56,13 +56,13 @@ class DataSet:
 
     @staticmethod
     def _opened(place: str, generation: str | None = None) -> Any:
-        """Opens the data set in `place` at this generation; by default, at its last update."""
+        """Opens the data set in the directory `place` at a generation; by default, the newest."""
         return _core.DataSet(place, generation)
 
     def __getstate__(self) -> dict[str, Any]:
         """The path and the generation. A copy, pickled or not, opens the data set again.
 
-        It opens the same generation while a process has it open, and else the newest one.
+        It opens the same generation if a process still has it open, or else the newest one.
         """
         root = Path(self._place)
         return {"root": root, "_place": self._place, "_generation": self.generation}
@@ -127,7 +127,7 @@ class DataSet:
 
     @property
     def num_features(self) -> int:
-        """Number of columns of the features; 0 without features."""
+        """Number of feature columns; 0 without features."""
         key = self.schema.features
         return 0 if key is None else self.schema.width(key)
 
@@ -143,7 +143,7 @@ class DataSet:
 
     @property
     def arrays(self) -> dict[str, dict[str, Any]]:
-        """Every array by key: type, shape, checksum."""
+        """Type, shape and checksum of every array, by key."""
         return self.schema.arrays
 
     def key(self, name: str) -> str:
@@ -286,7 +286,7 @@ class DataSet:
 
 
 def _require_directory(root: object) -> None:
-    """Checks that `root` can be the directory of a data set.
+    """Checks that `root` can be a path.
 
     Errors: `InvalidError` for other types and for an empty string.
     """
@@ -311,7 +311,7 @@ def _refuse_run(root: Path) -> None:
 
 
 def _refuse_several_types(graph: DataSet) -> None:
-    """Errors: `NotFoundError` for a graph of several types: its nodes have keys, not names."""
+    """Errors: `NotFoundError` for a graph of several types, whose nodes have keys, not names."""
     if graph.is_typed:
         raise NotFoundError(
             f"data set `{graph.root}` has several types of nodes, whose keys are their names\n"

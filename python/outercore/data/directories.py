@@ -1,4 +1,4 @@
-"""Whether a directory holds a data set, or a run and of which command."""
+"""Finds out whether a directory is a data set or a run, and which command made the run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def is_data_set(path: Path) -> bool:
 
 
 def made_by(path: Path) -> str | None:
-    """The command whose run is in `path`, `train`, `embed` or `run`; `None` if it is unclear."""
+    """The command that made the run in `path`: `train`, `embed` or `run`; `None` if unclear."""
     try:
         groups = json.loads((path / "config.json").read_text())["config"]
     except (OSError, ValueError, KeyError, TypeError):

@@ -9,9 +9,9 @@ from outercore.base.likeness import closest
 from outercore.errors import InvalidError, NotFoundError
 
 EdgeType: TypeAlias = tuple[str, str, str]
-"""Source type, relation, target type."""
+"""An edge type: source type, relation, target type."""
 PLAIN_EDGE: EdgeType = ("node", "edge", "node")
-"""The edge type of a graph that has one."""
+"""The edge type of a graph with only one type of nodes and edges."""
 REVERSE = "rev_"
 """Prefix of the relation for the edge type in the opposite direction, as in PyG."""
 
@@ -27,10 +27,14 @@ def edge_type_key(edge_type: EdgeType) -> str:
 
 
 def triple_text(triple: str | Sequence[str], where: str) -> str:
-    """The text ``author,writes,paper`` of a triple; a text does not change.
+    """The text ``author,writes,paper`` for a triple of texts. A text does not change.
+
+    Args:
+        triple: the edge type.
+        where: name of the argument in the error.
 
     Raises:
-        InvalidError: neither a triple of texts nor a text.
+        InvalidError: `triple` is neither a triple of texts nor a text.
     """
     if isinstance(triple, str):
         return triple
@@ -42,7 +46,7 @@ def triple_text(triple: str | Sequence[str], where: str) -> str:
 
 
 def only_between(pair: Any, known: Sequence[EdgeType]) -> EdgeType | None:
-    """The edge type for a pair of node types if there is only one between them, else None.
+    """The edge type from a source type to a target type (`pair`), if it is the only one, or None.
 
     Example:
         >>> only_between(("a", "b"), [("a", "likes", "b"), ("b", "likes", "a")])
@@ -62,7 +66,7 @@ def edge_type_called(
 
     Raises:
         NotFoundError: the edge type is not in `known`; the message begins with `where` and lists
-            the known ones.
+            the known types.
 
     Example:
         >>> edge_type_called("a,to,b", [("a", "to", "b")], "relation")

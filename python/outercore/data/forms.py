@@ -1,4 +1,4 @@
-"""Shape and type of features and labels in a batch. Does not import PyTorch."""
+"""Restores the imported shape and type of features and labels in a batch, without PyTorch."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 def features_in_form(x: NDArray[np.float32], stored: str, form: Any) -> NDArray[Any]:
-    """Features in their imported shape; `stored` is the stored type.
+    """Features in their imported shape. `form` is the imported form, `stored` is the stored type.
 
-    Integers have their imported type. Floats are float32, as in the caches.
+    Integers get their imported type. Floats stay float32, as in the caches.
 
     Shapes: `x` float32 [n, F]; result [n, ...].
     """
@@ -30,14 +30,14 @@ def features_in_form(x: NDArray[np.float32], stored: str, form: Any) -> NDArray[
 
 
 def labels_in_form(labels: NDArray[Any], form: Any) -> NDArray[Any]:
-    """Labels in their imported form, except that integers are int64, and float32 in columns."""
+    """Labels in their imported shape. Integers are int64, or float32 in labels with columns."""
     if np.issubdtype(labels.dtype, np.integer):
         labels = labels.astype(np.int64)
     return rows_in_form(labels, form)
 
 
 def rows_in_form(stored: NDArray[Any], form: Any) -> NDArray[Any]:
-    """Rows of an array in their imported form; in float labels, NaN means no class."""
+    """Rows of an array in their imported form. In float labels, NaN marks a missing class."""
     if form is None:
         return stored
     rows = stored
@@ -49,7 +49,7 @@ def rows_in_form(stored: NDArray[Any], form: Any) -> NDArray[Any]:
 
 
 def compact_labels(graph: DataSet, key: str | None) -> NDArray[Any] | None:
-    """Labels in the smallest type that holds them, because they stay in memory, one per node."""
+    """Labels of all nodes in the smallest type that can hold them, because they stay in memory."""
     if key is None:
         return None
     if not np.issubdtype(_dtype(graph, key), np.integer):

@@ -39,7 +39,7 @@ class Graph(DataSet):
 
     @property
     def num_node_features(self) -> int | dict[str, int]:
-        """Columns of the features, as in PyG's `Data`; by node type as in `HeteroData`."""
+        """Number of feature columns, as in PyG's `Data`; by node type as in `HeteroData`."""
         if not self.is_typed:
             return self.num_features
         keys = {name: self.features_of(name) for name in self.node_types}
@@ -142,7 +142,7 @@ class Graph(DataSet):
         self._check_new(key, overwrite=overwrite)
 
     def hotness(self, name: str) -> str:
-        """The hotness of a cache in the form of the core: one of its kinds, or an array's key.
+        """The hotness of a cache in the form of the core: a kind of hotness, or an array's key.
 
         Raises:
             NotFoundError: neither a kind nor an array has this name.
@@ -213,7 +213,7 @@ class Graph(DataSet):
         return node_frame(names_of_nodes(self), arrays)
 
     def pyg(self, time_attr: str = "time") -> tuple[FeatureStore, GraphStore]:
-        """The stores for PyG's loaders; ``time_attr``: node times for their temporal sampling."""
+        """The stores for PyG's loaders. ``time_attr`` is the node array for temporal sampling."""
         from outercore.data.stores import FeatureStore, GraphStore
 
         return FeatureStore(self), GraphStore(self, time_attr)
@@ -241,7 +241,7 @@ class StoredGraph(Graph):
 
     @staticmethod
     def _opened(place: str, generation: str | None = None) -> Any:
-        """The data set in `place` without updates in the log, or its state in `generation`."""
+        """Opens the data set in `place` without the log's updates, or in its state `generation`."""
         return _core.DataSet(place, generation, fold=False)
 
     @property
@@ -272,7 +272,7 @@ def root_of(graph: Source) -> Path:
 
 def _instead_of(graph: Graph, name: str) -> str:
     """Advice in place of the attribute `name` of PyG's `Data`; empty for other names."""
-    if name.startswith("_"):  # While a copy is made, the graph has no attributes to look at.
+    if name.startswith("_"):  # While a copy is made, the graph does not have its attributes yet.
         return ""
     if name in ("edge_index", "adj_t"):
         return "`graph.pyg()[1].coo()` reads sources, targets and ids of all edges"
@@ -309,10 +309,10 @@ def _described(graph: Graph) -> list[tuple[str, str]]:
 
 
 def triple_counts(graph: Graph) -> list[tuple[str, str]]:
-    """The numbers of entities, relations and triples of each part, as names and texts."""
+    """Numbers of entities, relations, and triples of each part, as pairs of a name and a text."""
     rows = [("entities", f"{graph.num_nodes:,}")]
     if (relations := graph.arrays.get("names/relation.offsets")) is not None:
-        # The last name has an offset for its end, too.
+        # There is one more offset than names, for the end of the last name.
         rows.append(("relations", f"{relations['shape'][0] - 1:,}"))
     parts = [(part, graph.arrays.get(f"triples/{part}")) for part in PARTS]
     return rows + [(f"triples, {part}", f"{entry['shape'][0]:,}") for part, entry in parts if entry]
@@ -368,7 +368,9 @@ def _edge_rows_of(graph: Graph, edge_type: EdgeType | None, name: str) -> tuple[
 def require_one_name(graph: Graph, node_type: str, name: str, *, is_text: bool = False) -> None:
     """Checks that an array and a text of the nodes do not have the same name.
 
-    Errors: `InvalidError` if the other exists already.
+    `is_text`: the new array is a text.
+
+    Errors: `InvalidError` if the other kind of array exists under this name.
     """
     of_array, of_text = f"nodes/{node_type}/{name}", f"names/{node_type}.{name}.offsets"
     what, other, there = ("text", of_array, "an array") if is_text else ("array", of_text, "a text")

@@ -13,10 +13,11 @@ from outercore.errors import OutercoreError
 def how_to_add(
     root: Path, option: str, value: str, of_type: str | None = None, what: str = "it"
 ) -> str:
-    """A sentence that tells the user how to add an array, such as `--split` with `valid=FILE`.
+    """A sentence that tells the user how to add an array to the data set in `root`.
 
-    `of_type` is the type of nodes or edges in a data set of several types; by default the labelled
-    type. `what` is the array's name in the sentence.
+    `option` and `value` are for the command, such as `--split` and `valid=FILE`. `of_type` is the
+    type of nodes or edges in a data set of several types; by default the labelled type. `what` is
+    the array's name in the sentence.
 
     `outercore add` cannot add splits and labels of whole graphs, nor arrays to a data set with
     updates; the advice is then a new import.
@@ -25,7 +26,7 @@ def how_to_add(
     try:
         graph = StoredGraph(root)
     except OutercoreError:
-        # The data set of a run may be gone.
+        # The data set of a run may have been removed.
         return added
     of_graphs = has_graphs(graph) and option in ("--split", "--labels")
     if of_graphs or graph.schema.is_live:

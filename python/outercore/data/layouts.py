@@ -1,4 +1,4 @@
-"""Layouts: second copies of a node array for serving, in another order or as int8."""
+"""Builds layouts: second copies of a node array for serving, in another order or as int8."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Layout:
     array: str
     """Key of the copied array."""
     precision: str
-    """`exact` or `int8`."""
+    """The form of the values: `exact` or `int8`."""
     order: str
     """Order of its rows: `none`, `glist`, `degree` or `rcm`."""
     stale: bool
@@ -41,7 +41,7 @@ def build_layout(
 ) -> dict[str, Any]:
     """Write a second copy of the features for `outercore serve`, in another order or as int8.
 
-    The array does not change. A layout with the same options is kept; a layout of the same
+    The array does not change. An existing layout with the same options stays; a layout of the same
     precision with other options is replaced. Returns sizes and seconds.
 
     Args:
@@ -55,12 +55,12 @@ def build_layout(
         memory: memory budget of the build, such as ``2GiB``.
         progress: called as ``progress(phase, done, total, unit)``.
 
-    Cost: an order needs the topology in memory. ``int8`` reads the array once more, for the scales.
-    The rows are written in parts that fit in the budget; the array is read at most once for each
-    part.
+    Cost: an order other than ``none`` needs the topology in memory. ``int8`` reads the array once
+    more, for the scales. The rows are written in parts that fit in the budget, and the array is
+    read at most once for each part.
 
     Raises:
-        BudgetError: the budget is too small; the message says how much memory works.
+        BudgetError: the budget is too small; the message has a sufficient budget.
         InvalidError: with ``int8``, a value that is not finite.
         NotFoundError: the array does not exist.
 
@@ -92,7 +92,7 @@ def convert(
     array: str | None = None,
     progress: Progress | None = None,
 ) -> list[dict[str, Any]]:
-    """Convert features to a smaller type, in place, with each value rounded to the nearest.
+    """Convert features to a smaller type, in place. Each value is rounded to the nearest.
 
     All commands read the smaller type and compute in float32. The data set changes only at the end,
     and the old values are then lost.
@@ -137,7 +137,7 @@ def convert(
 
 
 def remove_layouts(graph: Source, *, array: str | None = None) -> int:
-    """Remove the layouts of an array, by default of the features; return their number."""
+    """Remove the layouts of an array, by default of the features. Returns their number."""
     removed = _core.remove_layouts(root_of(graph), array)
     if isinstance(graph, Graph):
         graph.reload()
@@ -147,8 +147,8 @@ def remove_layouts(graph: Source, *, array: str | None = None) -> int:
 def require_int8(graph: Graph, key: str) -> None:
     """Checks that the array `key` has a current ``int8`` layout.
 
-    Errors: `NotFoundError` without a layout, `InvalidError` for a stale one; both with the command
-    that builds it.
+    Errors: `NotFoundError` without a layout, `InvalidError` for a stale layout. The messages have
+    the command that builds it.
     """
     matches = [
         layout for layout in layouts(graph) if layout.array == key and layout.precision == "int8"
@@ -165,7 +165,7 @@ def require_int8(graph: Graph, key: str) -> None:
 def layouts(graph: Graph) -> list[Layout]:
     """The layouts in a data set.
 
-    Cost: reads their headers.
+    Cost: reads the header of each layout.
     """
     stored = []
     for key in graph.arrays:

@@ -22,11 +22,11 @@ PREFIX = "graphs/"
 FIRST = "graphs/first"
 SPLITS = "graphs/splits/"
 ADDED = "live/graphs"
-"""The graph of each node that updates have added."""
+"""Key of the array with the graph of each node that updates have added."""
 REMOVED = "live/removed"
 
 _WORKING_BYTES = 40
-"""Bytes per node to sort the nodes by graph, in a data set with updates."""
+"""Bytes of memory per node while nodes are sorted by graph, in a data set with updates."""
 
 
 class Labelled(Protocol):
@@ -38,7 +38,7 @@ class Labelled(Protocol):
 
     @property
     def schema(self) -> Schema:
-        """Types, arrays and roles; the items are the nodes of its labelled type."""
+        """The schema: types, arrays and roles. The items are the nodes of its labelled type."""
 
     @property
     def num_nodes(self) -> int:
@@ -50,7 +50,7 @@ class Labelled(Protocol):
 
     @property
     def num_classes(self) -> int:
-        """Classes or columns of the labels; 0 if the manifest does not have the number."""
+        """Number of classes or label columns; 0 if the manifest does not have the number."""
 
     @property
     def splits(self) -> list[str]:
@@ -78,9 +78,9 @@ class ManyGraphs:
     `order` is `None`, and the nodes are `starts[g]` to `starts[g + 1] - 1`. An unregistered graph
     has 0 nodes.
 
-    Shapes: `starts` int64 [graphs + 1]; `order` int64 [nodes without removed ones] or `None`.
-    Cost: reads `first`; 8 bytes of memory per graph. If updates have added or removed nodes, 8 more
-    bytes per node, and 40 while they are sorted.
+    Shapes: `starts` int64 [graphs + 1]; `order` int64 [nodes without removed nodes] or `None`.
+    Cost: reads the array `first`; 8 bytes of memory per graph. If updates have added or removed
+    nodes, 8 more bytes per node, and 40 during the sort.
     Errors: `NotFoundError` for a data set of one graph; `CorruptError` if `first` does not ascend
     from 0 to the last node, or if an added node has an invalid graph.
     """
@@ -112,9 +112,9 @@ class ManyGraphs:
     """Peak of its memory in bytes."""
 
     def _sort(self, added: NDArray[np.int64]) -> None:
-        """Sorts the nodes, without removed ones, by graph; within a graph they ascend."""
+        """Sorts the nodes by graph, without removed nodes. Within a graph, ids ascend."""
         count = len(self.starts) - 1
-        # The first node of a new graph has the next graph id.
+        # A node with the next graph id starts a new graph.
         most = np.maximum.accumulate(np.append(count - 1, added))
         if len(wrong := np.flatnonzero((added < 0) | (added > most[:-1] + 1))):
             raise CorruptError(
@@ -152,17 +152,17 @@ class ManyGraphs:
 
     @property
     def num_nodes(self) -> int:
-        """Number of graphs, unregistered ones included."""
+        """Number of graphs, including unregistered graphs."""
         return len(self.starts) - 1
 
     @property
     def num_edges(self) -> int:
-        """0: no edge connects two graphs."""
+        """Number of edges between graphs: 0."""
         return 0
 
     @property
     def num_classes(self) -> int:
-        """Columns of labels [graphs, columns]; 0 for other labels, as training counts classes."""
+        """Number of label columns; 0 for labels [graphs], whose classes are counted by training."""
         entry = self.graph.arrays.get(PREFIX + "y")
         if entry is None or len(entry["shape"]) == 1 or entry["dtype"] == "float64":
             return 0
@@ -204,7 +204,7 @@ def _is_split(key: str) -> bool:
 
 
 def spans(first: NDArray[np.int64], last: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The numbers `first[i] .. last[i] - 1` of all spans, one span after the other.
+    """The numbers `first[i]` to `last[i] - 1` of each span i, one span after the other.
 
     Example:
         >>> import numpy as np

@@ -1,4 +1,4 @@
-"""The names of entities and relations, looked up on disk."""
+"""Looks up the names of entities and relations on disk."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ KEY = "key"
 """Name of the text array with the keys of nodes, in a graph of several types."""
 _Key = tuple[int, bytes]
 _COMPARED = 20_000
-"""Up to this number, all names are compared with a mistyped name: a third of a second."""
+"""With at most this number of names, a mistyped name is compared with all. It takes 0.3 seconds."""
 _LETTERS = 2
 """Largest difference in length between a mistyped name and a suggestion."""
 _GATHERED = 4 << 20
-"""Bytes of names that are compared at a time."""
+"""Number of bytes of names that are compared at a time."""
 _BESIDE = 1000
-"""Names to compare before and after the place of a mistyped name, for each length."""
+"""Number of names to compare before and after the place of a mistyped name, for each length."""
 
 
 _HINT = "hint: run `outercore check`"
 
 
 class Names:
-    """A dictionary on disk: names by id, ids by name.
+    """A dictionary on disk. It finds names by id, and ids by name.
 
     Cost: maps the arrays. Looking up a name by id reads 2 places in them; looking up an id by name
     reads about ``2 log2 n`` places.
     """
 
     def __init__(self, root: Path, arrays: dict[str, dict[str, Any]], kind: str) -> None:
-        """The names of ``kind`` (``entity``, ``relation``) in the data set in ``root``.
+        """Open the names of ``kind`` (``entity``, ``relation``) in the data set in ``root``.
 
         Raises:
             NotFoundError: the data set has no such names.
@@ -57,7 +57,7 @@ class Names:
         """The arrays that hold the names."""
         self._offsets = mapped(root, arrays[keys[0]])
         self._bytes = mapped(root, arrays[keys[1]])
-        # The ids in the order of the names, if they are not ascending.
+        # The ids in the order of the names, if they do not ascend in this order.
         self._order = mapped(root, arrays[keys[2]]) if keys[2] in arrays else None
         if len(self._offsets) == 0:
             raise CorruptError(f"array `{keys[0]}` is empty, expected at least one offset\n{_HINT}")
@@ -72,7 +72,7 @@ class Names:
         """The names of ``ids``, in their order; by default all names.
 
         Raises:
-            InvalidError: an id is out of range; the message has the first.
+            InvalidError: an id is out of range; the message has the first such id.
         """
         if ids is None:
             return [self._name(number).decode() for number in range(len(self))]
@@ -96,7 +96,7 @@ class Names:
         offsets = np.array(self._offsets[start : stop + 1], np.int64)
         wrong = (np.diff(offsets) < 0) | (offsets[1:] > len(self._bytes)) | (offsets[:-1] < 0)
         if wrong.any():
-            # Raises an error with the row and its offsets.
+            # This call raises an error with the row and its offsets.
             self._name(start + int(np.flatnonzero(wrong)[0]))
         return offsets - offsets[0], np.array(self._bytes[offsets[0] : offsets[-1]])
 
@@ -139,8 +139,8 @@ class Names:
     def _near(self, name: str) -> list[str]:
         """Names to compare with a mistyped name: all, or its neighbours in the order of names.
 
-        The order is by length, then by letters. So each length is searched separately, for names
-        with the same first letters.
+        Names are ordered by length, then by letters. So each length is searched separately, for
+        names with the same first letters.
         """
         if len(self) <= _COMPARED:
             return self.names()
@@ -154,7 +154,7 @@ class Names:
         """The ids of names, int64, in the order of `names`.
 
         Raises:
-            NotFoundError: a name does not exist; the message has the first.
+            NotFoundError: a name does not exist; the message has the first such name.
         """
         return np.fromiter((self.id(name) for name in names), np.int64)
 
@@ -185,7 +185,7 @@ class Names:
             step = max(_GATHERED // length, 1)
             for start in range(0, len(of_length), step):
                 places = of_length[start : start + step]
-                # NumPy compares texts of equal length byte by byte.
+                # Texts of equal length are compared by NumPy, byte by byte.
                 ids[places] = search(
                     _of_one_length(characters, offsets[places], length), first, last
                 )
@@ -207,12 +207,12 @@ class Names:
     def _searched_in_order(
         self, texts: NDArray[np.bytes_], first: int, last: int
     ) -> NDArray[np.int64]:
-        """`_searched` for a dictionary with `order`; `first` to `last` are places in it."""
+        """Like `_searched`, for a dictionary with `order`; `first` to `last` are places in it."""
         low, high = np.full(len(texts), first), np.full(len(texts), last)
         while (low < high).any():
             middle = np.minimum((low + high) // 2, last - 1)
             _, known = self._at_places(middle, texts.dtype.itemsize)
-            # Finished searches keep their low and high.
+            # Finished searches do not change `low` and `high`.
             is_less = (known < texts) & (low < high)
             high = np.where(is_less | (low >= high), high, middle)
             low = np.where(is_less, middle + 1, low)
@@ -276,5 +276,5 @@ def _of_one_length(
 
 
 def _key(name: bytes) -> _Key:
-    """Names are sorted by their length, then by their bytes."""
+    """The sort key of a name: its length, then its bytes."""
     return len(name), name

@@ -1,4 +1,4 @@
-"""Names of nodes: their keys, or their ids in the imported files. Does not import PyTorch."""
+"""Finds nodes by name: by key, or by id in the imported files. Does not import PyTorch."""
 
 from __future__ import annotations
 
@@ -81,14 +81,14 @@ class FileIds:
         return ids
 
     def of(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
-        """`names` as an int64 array; -1 means no node and does not change."""
+        """Like `names`, as an int64 array; -1 means no node and does not change."""
         if not self.first:
             return positions
         return np.where(positions >= 0, positions + self.first, positions)
 
 
 class NodeNumbers:
-    """The positions of nodes in a result, ordered by the names of the types, then by id.
+    """Numbers the nodes of a result, ordered by the names of the types, then by id.
 
     The result for a relation has only the nodes of its source type and target type.
 
@@ -99,14 +99,14 @@ class NodeNumbers:
     """
 
     def __init__(self, counts: Mapping[str, int], names: Mapping[str, Names] | None = None) -> None:
-        """Number the nodes of types by their counts; `names` holds the keys of some types."""
+        """Number the nodes of types from their counts. `names` has the keys of types with keys."""
         self._names = dict(names or {})
         self._counts = {name: counts[name] for name in sorted(counts, key=str.encode)}
         self._ends = np.cumsum([*self._counts.values()], dtype=np.int64)
 
     @classmethod
     def of_graph(cls, graph: DataSet, relation: str | None) -> NodeNumbers:
-        """The node numbers of a run on `graph`, of which `relation` may choose an edge type.
+        """The node numbers of a run on `graph`. `relation` restricts the run to an edge type.
 
         Errors: `NotFoundError` for an unknown relation.
         """
@@ -147,7 +147,7 @@ class NodeNumbers:
         return first + node
 
     def id(self, text: str | int) -> int:
-        """The number of the node in a text such as ``paper:17``: its type, and its key or its id.
+        """The number of the node in a text such as ``paper:17``: the type, and the key or the id.
 
         Raises:
             InvalidError: the text has another form.
@@ -168,7 +168,7 @@ class NodeNumbers:
         return self.of(node_type, int(node))
 
     def find(self, text: str | int) -> int | None:
-        """The number of the node in a text of type and key, or None."""
+        """The number of the node in a text such as ``paper:17``, or None."""
         node_type, _, node = str(text).partition(":")
         keys = self.keys_of(node_type)
         node_id = None if keys is None else keys.find(node)
@@ -272,8 +272,8 @@ def names_of_items(items: DataSet | Labelled) -> NamesOfType:
 def node_ids(names: NodeNames, value: Any) -> Any:
     """Replaces the names of nodes in an option of an algorithm by node numbers.
 
-    A text is a name. With several types it is ``type:id``, and a pair (type, id) or (type, ids)
-    names nodes as well. Other values do not change.
+    A text is a name. With several types, a name is ``type:id``, and a pair (type, id) or
+    (type, ids) also names nodes. Other values do not change.
 
     Errors: `NotFoundError`, `InvalidError` for an unknown name.
     """

@@ -1,4 +1,4 @@
-"""Result files. The ending of the name is the format, and a file appears only when complete.
+"""Writes result files. The ending of the name is the format, and a file appears when complete.
 
 Every command with a result file calls `check_output` before the work, and uses these writers
 afterwards.
@@ -32,9 +32,9 @@ from outercore.files.large_arrays import blocks
 from outercore.files.npy import NpyWriter
 
 VALUES = (".npy", ".parquet", ".csv")
-"""Endings of files with values of nodes."""
+"""Allowed endings of files with values of nodes."""
 TABLES = (".parquet", ".csv", ".tsv")
-"""Endings of files with other tables."""
+"""Allowed endings of files with other tables."""
 
 _BREAKS = r"[\t\n\r]"
 _QUOTED = r'[",\n\r]'
@@ -43,7 +43,7 @@ _QUOTED = r'[",\n\r]'
 def check_output(
     path: Path, endings: Sequence[str], *, option: str = "", overwrite: bool = False
 ) -> None:
-    """Checks before the work that `path` can be written afterwards.
+    """Checks before the work that `path` can be written afterwards; `option` is for messages.
 
     Errors: `InvalidError` for an unknown ending, a directory, or an existing file without
     `overwrite`; `NotFoundError` if its directory is missing; `DeviceError` if its directory is not
@@ -64,7 +64,7 @@ def check_ending(path: Path, endings: Sequence[str], *, option: str = "") -> Non
 
 
 def check_place(path: Path, *, option: str = "", overwrite: bool = False) -> None:
-    """Like `check_output`, but accepts any ending."""
+    """Checks like `check_output`, but accepts any ending."""
     if path.is_dir():
         what = f"{option}: `{path}`" if option else f"`{path}`"
         raise InvalidError(f"{what}: expected a file, found a directory")
@@ -95,7 +95,7 @@ class TableWriter:
         self._schema = schema
         self._parquet: Any = None
         if self._ending == ".parquet":
-            # Numbers rarely repeat, and a dictionary for them takes ten times their memory.
+            # A dictionary of numbers takes ten times their memory, and numbers rarely repeat.
             texts = [field.name for field in schema if pa.types.is_large_string(field.type)]
             self._parquet = pq.ParquetWriter(
                 file, schema, compression="zstd", use_dictionary=texts or False
@@ -129,7 +129,7 @@ class TableWriter:
             self._parquet.close()
 
     def _text(self, array: pa.Array) -> pa.Array:
-        # Missing values are empty cells.
+        # Missing values are written as empty cells.
         text = pc.fill_null(array.cast(pa.large_string()), "")
         if not (pa.types.is_large_string(array.type) or pa.types.is_string(array.type)):
             return text
@@ -154,7 +154,7 @@ def table_file(path: Path, columns: dict[str, pa.DataType]) -> Iterator[TableWri
         try:
             yield writer
         except BaseException:
-            # Without this, the garbage collector would close the writer after its file.
+            # Otherwise the garbage collector would close the writer after its file.
             with suppress(OSError):
                 writer.close()
             raise
@@ -162,7 +162,7 @@ def table_file(path: Path, columns: dict[str, pa.DataType]) -> Iterator[TableWri
 
 
 class _Identity:
-    """The columns of a table that name nodes: the name or id, with several types also the type."""
+    """The columns of a table that identify nodes: name or id, and with several types the type."""
 
     def __init__(self, names: NodeNames) -> None:
         self._names = names
@@ -173,7 +173,7 @@ class _Identity:
             self.columns = [("id", type_of_ids(names))]
 
     def of(self, ids: NDArray[np.int64]) -> dict[str, ArrayLike | pa.Array]:
-        """The columns that name the nodes of the rows."""
+        """The columns for rows of the nodes `ids`."""
         if not isinstance(names := self._names, NodeNumbers):
             return {"id": arrow_ids(names, ids)}
         places, ids = names.split(ids)
@@ -187,7 +187,7 @@ class _Identity:
         return pa.from_numpy_dtype(dtype) if is_number else pa.large_string()
 
     def values(self, ids: NDArray[Any]) -> pa.Array:
-        """Nodes as values of other nodes: names, or ids in the files; -1 becomes missing."""
+        """Nodes that are values of other nodes, as names or ids in the files; -1: missing."""
         if isinstance(self._names, FileIds):
             return pa.array(self._names.of(ids).astype(ids.dtype, copy=False))
         named = self.of(np.maximum(ids, 0).astype(np.int64))
@@ -254,7 +254,7 @@ class NodeValues:
         self._file.close()
 
     def abandon(self) -> None:
-        """Closes an incomplete file without an error."""
+        """Closes an incomplete file without raising an error."""
         with suppress(OSError):
             self._file.close()
 
@@ -289,7 +289,7 @@ def node_values(
 def write_node_values(
     path: Path, names: NodeNames, values: NDArray[Any], *, of_nodes: bool = False
 ) -> None:
-    """Writes a value or a row of each node, block by block; see `NodeValues`."""
+    """Writes a value or a row for each node, block by block; see `NodeValues`."""
     shape, dtype = values.shape, values.dtype
     with node_values(path, names, shape, dtype, of_nodes=of_nodes) as file:
         for first, block in blocks(values):
@@ -323,7 +323,7 @@ def node_frame(
 
 
 def _keys_of(numbers: NodeNumbers, places: NDArray[Any], ids: NDArray[Any]) -> pa.Array:
-    """The keys of nodes, or their ids as text. `places` and `ids` are from `NodeNumbers.split`."""
+    """The keys of nodes, or their ids as text, from the two results of `NodeNumbers.split`."""
     order = np.argsort(places, kind="stable")
     ends = np.searchsorted(places[order], np.arange(len(numbers.types) + 1))
     parts = []
@@ -337,14 +337,14 @@ def _keys_of(numbers: NodeNumbers, places: NDArray[Any], ids: NDArray[Any]) -> p
 
 
 def type_of_ids(ids: NamesOfType) -> pa.DataType:
-    """Arrow type of a column of nodes: integers for ids in files, strings for names."""
+    """The Arrow type of a column of nodes: integers for ids in files, strings for names."""
     return pa.int64() if isinstance(ids, FileIds) else pa.large_string()
 
 
 def arrow_ids(ids: NamesOfType, positions: NDArray[np.int64]) -> pa.Array:
-    """Arrow column of the nodes with ids `positions`: their names, or their ids in files.
+    """An Arrow column of the nodes at `positions`: their names, or their ids in the files.
 
-    Errors: `CorruptError`.
+    Errors: `CorruptError` for damaged names.
     """
     if isinstance(ids, FileIds):
         return pa.array(ids.of(positions))
@@ -354,7 +354,7 @@ def arrow_ids(ids: NamesOfType, positions: NDArray[np.int64]) -> pa.Array:
 def arrow_names_of(names: Names, ids: NDArray[np.int64]) -> pa.Array:
     """The names of `ids` as an Arrow array of large strings.
 
-    Errors: `CorruptError`.
+    Errors: `CorruptError` for damaged names.
     """
     if len(ids) and ids[-1] - ids[0] == len(ids) - 1 and (np.diff(ids) == 1).all():
         return arrow_names(names, int(ids[0]), int(ids[-1]) + 1)
@@ -364,7 +364,7 @@ def arrow_names_of(names: Names, ids: NDArray[np.int64]) -> pa.Array:
 def arrow_names(names: Names, start: int, stop: int) -> pa.Array:
     """The names of the ids from `start` to `stop` as an Arrow array of large strings.
 
-    Errors: `CorruptError`.
+    Errors: `CorruptError` for damaged names.
     """
     offsets, characters = names.block(start, stop)
     buffers = [pa.py_buffer(offsets), pa.py_buffer(characters)]
@@ -383,7 +383,7 @@ def write_lines(file: BinaryIO, lines: pa.Array) -> None:
 
 
 def lines_hold(names: pa.Array, first: int) -> pa.Array:
-    """The names, checked for a text format. The first name belongs to row `first`.
+    """Checks names for a text format, and returns them. `first` is the row of the first name.
 
     Errors: `InvalidError` for a name with a tab or a line break.
     """

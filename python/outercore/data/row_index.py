@@ -1,4 +1,4 @@
-"""Row numbers from an index, such as a slice or a mask. Does not import PyTorch."""
+"""Converts an index, such as a slice or a mask, to row numbers. Does not import PyTorch."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from outercore.errors import InvalidError
 
 
 def chosen_rows(index: Any, count: int, key: str, *, from_end: bool = False) -> NDArray[np.int64]:
-    """The row numbers of an index into the array `key`.
+    """The row numbers of an index into the array `key`, which has `count` rows.
 
     An index is a list or array of row numbers, a mask with a value for each row, a slice, or a
     number. A tensor may be on any device. With `from_end`, negative numbers count from the end, as
@@ -24,7 +24,7 @@ def chosen_rows(index: Any, count: int, key: str, *, from_end: bool = False) -> 
         return np.arange(*index.indices(count))
     try:
         rows = np.asarray(index.cpu() if hasattr(index, "cpu") else index)
-    except ValueError:  # Lists of different lengths.
+    except ValueError:  # NumPy raises it for lists of different lengths.
         rows = np.asarray(None)
     if rows.dtype == np.bool_ and rows.ndim:
         if rows.shape != (count,):

@@ -24,7 +24,7 @@ _EDGE = "edge_"
 
 @dataclass(frozen=True)
 class SampleRules:
-    """The rules of sampling besides fan-outs; `NeighborLoader` explains the fields."""
+    """The rules of sampling, except fan-outs. `NeighborLoader` explains the fields."""
 
     method: Method = "neighbor"
     disjoint: bool = False
@@ -43,7 +43,7 @@ class SampleRules:
 def sample_rules(graph: DataSet, rules: SampleRules) -> dict[str, Any]:
     """The rules in the form of the core.
 
-    Errors: `NotFoundError` for an array that no type has; `InvalidError` for an unknown choice.
+    Errors: `NotFoundError` for an unknown array; `InvalidError` for an unknown choice.
     """
     method, subgraph_type, equal_times = rules.method, rules.subgraph_type, rules.equal_times
     temporal_strategy, disjoint = rules.temporal_strategy, rules.disjoint
@@ -97,7 +97,9 @@ def require_times(graph: DataSet, name: str | None) -> None:
 
 
 def whole_numbers(name: str, values: Any, rows: str) -> NDArray[Any] | None:
-    """The argument `name` as an array [rows] of any integer type; not copied. `None` stays.
+    """Converts `values` to an array [rows] of integers, without a copy. `None` does not change.
+
+    `name` is the argument and `rows` says what a row is, for messages.
 
     Errors: `InvalidError` for anything but integers [rows].
     """
@@ -112,7 +114,7 @@ def whole_numbers(name: str, values: Any, rows: str) -> NDArray[Any] | None:
 
 
 def edge_name(graph: DataSet, name: str) -> str | None:
-    """The name of an edge array in the data set: a batch calls `weight` `edge_weight`."""
+    """The name of an edge array in the data set, also from its name in a batch: `edge_weight`."""
     for candidate in (name, name.removeprefix(_EDGE)):
         if _has(graph, "edges", candidate):
             return candidate

@@ -16,13 +16,13 @@ from outercore.data.edge_types import EdgeType, edge_type_described
 NODE, EDGE = "node", "edge"
 """The node type and the edge type of a graph of one type."""
 TOPOLOGY = ("offsets", "sources", "ids")
-"""Names of the arrays of the CSC, under `edges/edge/`."""
+"""Names of the arrays of the CSC. Their keys begin with `edges/edge/`."""
 TRIPLES = "triples/train"
 """Key of the triples for training and for graph algorithms, in a knowledge graph."""
 
 
 class NodeTypes(dict[str, int]):
-    """Number of nodes by type. PyG has a list of types, so an index gives the name of a type."""
+    """Number of nodes by type. As in PyG's list of types, an index gives the name of a type."""
 
     def __getitem__(self, key: Any) -> Any:
         return list(self)[key] if isinstance(key, int | slice) else super().__getitem__(key)
@@ -35,9 +35,9 @@ class EdgesOfType:
     key: str
     """Name of the edge type in the keys of arrays."""
     count: int
-    """Arcs in the CSC: an undirected edge counts twice."""
+    """Number of arcs in the CSC; an undirected edge counts twice."""
     rows: int | None
-    """Rows of the imported edge list; `None` if the manifest does not have the number."""
+    """Number of rows of the imported edge list; `None` if it is not in the manifest."""
     undirected: bool
 
 
@@ -46,7 +46,7 @@ class Schema:
 
     def __init__(self, manifest: Mapping[str, Any]) -> None:
         self.arrays: dict[str, dict[str, Any]] = manifest["arrays"]
-        """Every array by key: type, shape, checksum."""
+        """Type, shape and checksum of every array, by key."""
         self._manifest = manifest
         self._roles: Mapping[str, Any] = manifest.get("roles", {})
 
@@ -112,7 +112,7 @@ class Schema:
 
     @property
     def is_live(self) -> bool:
-        """Whether a server has taken updates, so that the data set has a log."""
+        """Whether a server has accepted updates, so that the data set has a log."""
         return "live" in self._manifest
 
     @property
@@ -157,7 +157,7 @@ class Schema:
 
     @property
     def classes(self) -> int | None:
-        """Number of classes that the import has counted."""
+        """Number of classes that the import has counted; `None` if it has not."""
         classes: int | None = self._roles.get("classes")
         return classes
 
@@ -177,13 +177,13 @@ class Schema:
 
     @property
     def times(self) -> Mapping[str, Any]:
-        """The clock of each array that the import read as points in time, by its key."""
+        """The type of times of each array that the import read as points in time, by key."""
         times: Mapping[str, Any] = self._roles.get("times", {})
         return times
 
     @property
     def forms(self) -> Mapping[str, Any]:
-        """Type and shape of rows by key, for arrays whose imported form differs from the stored."""
+        """Imported type and row shape by key, for arrays that are stored in another form."""
         forms: Mapping[str, Any] = self._roles.get("given", {})
         return forms
 

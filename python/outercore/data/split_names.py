@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 TRAIN, VALID, TEST = KNOWN = ("train", "valid", "test")
-"""The splits of training."""
+"""The names of the splits that training uses."""
 
 _ALSO = {
     "training": TRAIN,

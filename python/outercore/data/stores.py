@@ -1,4 +1,4 @@
-"""A data set as PyG's remote back end: ``FeatureStore`` and ``GraphStore``."""
+"""Serves a data set as PyG's remote back end: ``FeatureStore`` and ``GraphStore``."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class ArrayAttr(TensorAttr):
     """
 
     def is_set(self, key: str) -> bool:
-        """Whether a field has a value; unlike PyG's, works for NumPy arrays as index."""
+        """Whether a field has a value. Unlike PyG's method, it allows a NumPy array as index."""
         return getattr(self, key) is not UNSET
 
 
@@ -55,7 +55,7 @@ class PlainArrayAttr(ArrayAttr):
     """
 
     def __init__(self, attr_name: Any = UNSET, index: Any = UNSET, group_name: Any = None) -> None:
-        """Name ``attr_name`` (such as ``"x"``), at ``index``."""
+        """Name an array by ``attr_name`` (such as ``"x"``), with an ``index`` of rows."""
         super().__init__(group_name=group_name, attr_name=attr_name, index=index)
 
 
@@ -97,7 +97,7 @@ class ArrayView(AttrView):
 
 
 class FeatureStore(PyGFeatureStore):
-    """Arrays of a data set by type; rows are read on request.
+    """The arrays of a data set by type. Rows are read on request.
 
     Rows of edge arrays are in the order of the imported edges, so their index is ``e_id``.
 
@@ -163,8 +163,8 @@ class FeatureStore(PyGFeatureStore):
     def get_tensor(self, *args: Any, convert_type: bool = False, **kwargs: Any) -> Any:
         """Rows of an array: ``attr_name``, ``group_name`` and ``index``, or PyG's ``TensorAttr``.
 
-        Reads all rows without ``index``. Without ``group_name``, it reads a node array of a graph
-        of one type.
+        Without ``index``, it reads all rows. Without ``group_name``, it reads a node array of a
+        graph of one type.
 
         Shapes: a tensor in its imported form: [rows, ...], or [...] if the index is a number.
         """
@@ -226,7 +226,7 @@ class FeatureStore(PyGFeatureStore):
         return tuple(shape) if form is None else (shape[0], *form["row_shape"])
 
     def get_all_tensor_attrs(self) -> list[TensorAttr]:
-        """Every node array; PyG's loaders deliver all of them, by node ids."""
+        """Every node array. PyG's loaders deliver all of them, by node ids."""
         attrs: list[TensorAttr] = []
         for key in self._graph.arrays:
             kind, _, rest = key.partition("/")
@@ -283,7 +283,7 @@ class GraphStore(PyGGraphStore):
     def _edge_to_layout(
         self, attr: EdgeAttr, layout: EdgeLayout, store: bool = False
     ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """The arcs in a layout, and the edge id of each, for ``e_id`` of PyG's samplers."""
+        """The arcs in a layout, and the edge id of each arc, for ``e_id`` of PyG's samplers."""
         edge_type = self._edge_type(attr)
         if edge_type is None:
             raise KeyError(attr.edge_type)

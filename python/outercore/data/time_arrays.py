@@ -1,4 +1,4 @@
-"""Arrays and columns that are points in time, by the manifest and by their names."""
+"""Finds arrays and columns that are points in time, by the manifest and by their names."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Triples (head, relation, tail): an array of triples or the links of a graph, or a part of them.
 
-The part of a triple is not stored. It is a function of a seed and of the triple, or of a link's two
-nodes in any order. The core reads and divides triples (`crates/outercore-embed/src/buckets`). Does
-not import PyTorch.
+The parts are `train`, `valid` and `test`. The part of a triple is not stored. It is a function of a
+seed and of the triple, or of a link's two nodes in any order. The core reads and divides triples
+(`crates/outercore-embed/src/buckets`). Does not import PyTorch.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ QUESTION_COLUMNS: dict[str, tuple[int, int, int]] = {
     "head": (2, 1, 0),
     "relation": (0, 2, 1),
 }
-"""Columns of a triple by the column to predict: two known columns, and the predicted column."""
+"""Columns of a triple by the part to predict: two known columns, and the predicted column."""
 _CHUNK = 1 << 18
 _A_PLACE = 8
-"""Bytes per triple of the order of batches in training. They are free while weights are read."""
+"""Bytes per triple for the order of batches in training. They are free while weights are read."""
 
 
 @dataclass(frozen=True)
@@ -73,14 +73,14 @@ class Triples:
 
     @property
     def name(self) -> str:
-        """Name of the triples for messages."""
+        """The name of the triples in messages."""
         if self.key is None:
             return f"{self.part} links of `{self.path}`"
         return self.key if self.held_out == HeldOut() else f"{self.part} triples of `{self.key}`"
 
     @property
     def loops(self) -> bool:
-        """Whether an entity can be its own neighbour; links join two nodes."""
+        """Whether an entity can be its own neighbour. False for links, which join two nodes."""
         return self.key is not None
 
     @cached_property
@@ -104,7 +104,7 @@ class Triples:
         return self._core.weighted()
 
     def divided(self, held_out: HeldOut, progress: Progress | None = None) -> dict[Part, Triples]:
-        """The parts of the triples, without empty parts.
+        """Divides the triples into parts. Empty parts are left out.
 
         Cost: at most one pass over the triples, reported to `progress`.
         """
@@ -136,7 +136,7 @@ class Triples:
         return self._core.weights(_A_PLACE * self.count, progress)
 
     def to_core(self, identity: str = "") -> dict[str, Any]:
-        """The triples in the form of the core; `identity` distinguishes arrays."""
+        """The triples in the form of the core. `identity` is a text that changes with the array."""
         path = str(self.path.absolute())
         weights = None if self.weights is None else str(self.weights.absolute())
         array = {"array": {"path": path, "weights": weights}}

@@ -1,6 +1,7 @@
 """Embeddings of graphs and knowledge graphs. Training and scores need the extra `torch`.
 
-Configuration, orders, export and features work without PyTorch. The rest imports it on first use.
+The configuration, orders of partitions, exports and `add_features` work without PyTorch. The other
+functions import it on first use.
 """
 
 from __future__ import annotations

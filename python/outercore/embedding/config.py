@@ -34,7 +34,7 @@ Swap = Literal["auto", "in-place", "in-turn", "spare-slot"]
 CandidateKind = Literal["all", "uniform", "degree"]
 MAX_SWEEPS = 1024
 RESUME = "resume with `outercore embed --resume RUN`"
-"""Hint for a run that has filled its device."""
+"""Hint for a run whose disk is full."""
 GIVE_SCORE = "give it by `--score FILE.py:NAME`, or a function in Python"
 """Hint for a missing custom score function."""
 CHANGEABLE = (
@@ -104,7 +104,7 @@ class ModelConfig:
 
     @property
     def similarity(self) -> str | None:
-        """The measure of rows in the score; `None` for `custom`."""
+        """The similarity by which the score compares rows; `None` for `custom`."""
         distances = {
             "transe": "manhattan" if self.norm == 1 else "euclidean",
             "rotate": "modulus",
@@ -153,7 +153,7 @@ class LossConfig:
 
     @property
     def ahead(self) -> float:
-        """The margin of the loss `margin`; with 0 the model would learn almost nothing."""
+        """The margin of the loss `margin`. 0 means 1: a margin of 0 would teach almost nothing."""
         return self.margin or 1.0
 
 
@@ -489,7 +489,7 @@ class EmbedConfig(Configuration):
 
     @property
     def bias_weighs(self) -> bool:
-        """Whether a bias of its score weights a negative as if it were drawn more often.
+        """Whether a bias on the score of a negative has the effect of drawing it more often.
 
         This holds for the softmax, where the bias is a factor in the sum. If negatives are drawn by
         degree, it holds only with corrected scores. If every entity is a negative, a bias is the
@@ -515,13 +515,13 @@ def _read() -> dict[str, dict[str, Any]]:
 
 
 RECIPES = _read()
-"""Groups and keys of `EmbedConfig` by recipe. Missing keys take their defaults."""
+"""The groups of `EmbedConfig` for each recipe. Missing keys take their defaults."""
 
 
 def recipe_named(name: str) -> Mapping[str, Any]:
     """The groups of a recipe.
 
-    Errors: `InvalidError` for an unknown name; the hint has a similar one.
+    Errors: `InvalidError` for an unknown name; the hint has a similar name.
     """
     if name not in RECIPES:
         raise InvalidError(f"recipe: unknown name `{name}`\nhint: {suggestion(name, RECIPES)}")

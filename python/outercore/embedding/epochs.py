@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 LOWER = "lower the learning rate, or strengthen the regulariser"
 """Hint for values that are not finite."""
 _EPOCH_END_SHARE = 0.1
-"""At the end of an epoch a checkpoint is due after this share of the usual interval."""
+"""At the end of an epoch, a checkpoint is written after this share of the usual interval."""
 
 
 class Epochs:
     """Trains from the store's progress to the last epoch, or until validations stop improving.
 
-    The result does not depend on the times of checkpoints and stops: the sums of an epoch continue
-    from the checkpoint, exact to the last bit.
+    The result does not depend on the times of checkpoints and stops: a resumed run is bit-identical
+    to an uninterrupted run.
 
     Errors: `InterruptError` after `stop` returned `True`, with all progress in a checkpoint if
     checkpoints are enabled; `DivergedError`.
@@ -44,8 +44,10 @@ class Epochs:
         checkpoint_seconds: float | None = None,
         triples: int = 0,
     ) -> None:
-        """Binds a run.
+        """Prepares the epochs of a run, from the progress of the trainer's store.
 
+        `validate` returns the score of a validation; a higher score is better. `after_epoch`
+        receives the report of each epoch. `stop` returns whether a stop is requested.
         `checkpoint_seconds` is as in the configuration; `None` disables checkpoints. `triples` is
         the number of triples of an epoch, for the observer.
         """
@@ -173,7 +175,7 @@ class Epochs:
         except InterruptError:
             self._interrupt()
         except InvalidError as error:
-            # The triples were checked before, so a row or its score is not finite.
+            # The triples were checked before, so the error means a value that is not finite.
             raise DivergedError(
                 f"validation after epoch {self.progress.epoch + 1}: {error}\nhint: {LOWER}"
             ) from error
@@ -191,14 +193,14 @@ class Epochs:
         training = self._started is not None
         self._lap()
         with self.timeline.span("checkpoint"):
-            # Saved before the span ends, so only the time of the last checkpoint is missing.
+            # The checkpoint is written before its span ends, so its timeline lacks only this span.
             self._store.checkpoint(replace(self.progress, timeline=list(self.timeline.spans)))
         self._started = time.perf_counter() if training else None
         self._since = time.monotonic()
         self._observer.checkpointed()
 
     def _interrupt(self) -> NoReturn:
-        """Stops between two batches, states or epochs."""
+        """Writes a checkpoint, and raises `InterruptError`."""
         self._checkpoint()
         progress = self.progress
         raise InterruptError(
@@ -206,14 +208,14 @@ class Epochs:
         )
 
     def _lap(self) -> None:
-        """Adds the seconds and counters of training since the last lap."""
+        """Adds the seconds and counters since its last call to the progress of the epoch."""
         progress, now = self.progress, time.perf_counter()
         counted = self._store.counters()
         counters = {
             name: progress.counters.get(name, 0) + value - self._counted.get(name, 0)
             for name, value in counted.items()
         }
-        # There is no lap between epochs.
+        # Between epochs, no time counts as training.
         seconds = 0.0 if self._started is None else now - self._started
         self._move(seconds=progress.seconds + seconds, counters=counters)
         self._started, self._counted = None, counted

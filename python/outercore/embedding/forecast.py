@@ -42,7 +42,7 @@ _LEAST_SECONDS = 1.0
 
 
 def _triples_per_second(inputs: Inputs, size: Size) -> float:
-    """Measures triples per second: trains random triples on a table in memory for a second.
+    """Measures the speed of training, by random triples on a table in memory for a second.
 
     Cost: memory for the rows of the table, at most 50,000.
     """
@@ -69,7 +69,7 @@ def _triples_per_second(inputs: Inputs, size: Size) -> float:
 
 
 def read_rate(directory: Path) -> float | None:
-    """Bytes per second of long reads, measured by `outercore probe`; `None` before a probe."""
+    """Bytes per second of large reads, measured by `outercore probe`; `None` before a probe."""
     profile = records.device_profile(directory)
     points = (profile or {}).get("points") or []
     return max((float(point["bytes_per_s"]) for point in points), default=None)
@@ -134,17 +134,17 @@ def plan(
 ) -> EmbedPlan:
     """Plans an embedding: the use of its memory, and the cost of its steps.
 
-    The steps are an epoch, with every order of partitions, a validation, and the final metrics. The
-    plan assumes that triples are spread evenly over the buckets. Needs PyTorch.
+    The steps are an epoch (in every order of partitions), a validation, and the final metrics. The
+    plan assumes that triples are spread evenly over the buckets. It needs PyTorch.
 
-    Cost: a pass over all triples counts true answers to held-out triples, as a run does. Missing
-    rates are measured: a second of training, and writing and reading 64 MiB next to the data set.
-    Reads are not measured if `outercore probe` has measured them.
+    Cost: a pass over all triples, which counts the true answers to held-out triples, as a run does.
+    Missing rates are measured: a second of training, and writing and reading 64 MiB next to the
+    data set. Reads are not measured if `outercore probe` has measured them.
 
     Args:
         data_set, config, recipe, start_from, from_data, score, options: as for `oc.embed`.
-        triples_per_second, read_bandwidth, write_bandwidth: rates of the machine; bandwidths in
-            bytes per second.
+        triples_per_second, read_bandwidth, write_bandwidth: speed of training, and bytes per second
+            of the disk. Default: measured.
         progress: called during passes over triples.
 
     Raises:
@@ -235,10 +235,10 @@ def _ranking(config: EmbedConfig, plan: Planned, rates: dict[str, Any]) -> dict[
 def compare_orders(
     config: EmbedConfig, size: Size, placement: Placement, rates: Mapping[str, float]
 ) -> tuple[list[dict[str, Any]], dict[str, str]]:
-    """The cost of every order and kind of swap for these partitions and slots.
+    """The cost of every order of partitions with every kind of swap, for this placement.
 
-    An impossible combination has a reason instead. An epoch takes at least as long as the device
-    needs for swaps and triples together.
+    The second result has the reason for each impossible order. An epoch takes at least the time
+    that the device needs for swaps and triples together.
     """
     orders: list[dict[str, Any]] = []
     missing: dict[str, str] = {}

@@ -54,7 +54,7 @@ _BUCKETS = "buckets.bin"
 
 
 class BucketCounter:
-    """Counts the triples per bucket, for tables with several numbers of partitions."""
+    """Counts the triples of each bucket, for a table with any number of partitions."""
 
     def __init__(
         self,
@@ -65,7 +65,10 @@ class BucketCounter:
         seed: int,
         progress: Progress | None = None,
     ) -> None:
-        """Sorts triples in `memory` bytes; more memory gives longer writes."""
+        """Prepares counting the training triples of `data` for the run in the directory `run`.
+
+        `memory` is in bytes; more memory gives larger writes.
+        """
         self._run, self._memory, self._progress = run, memory, progress
         self._sorting = sorting(
             data.train.to_core(run.fingerprint),
@@ -78,21 +81,21 @@ class BucketCounter:
         self._has_counted = False
 
     def __call__(self, parts: int) -> dict[str, Any]:
-        """Counts for a table with this number of partitions, in the form of the core.
+        """Counts the triples for a table with `parts` partitions, in the form of the core.
 
-        Cost: two passes over the triples. Writes 12 bytes per triple (16 with weights), which
+        Cost: two passes over the triples. It writes 12 bytes per triple (16 with weights), which
         replace the previously counted buckets.
         Errors: `InvalidError` names a triple that is out of range; `NoSpaceError`, `DeviceError`.
         """
         if self._has_counted:
-            # The disk may not have room for two sets of buckets.
+            # Remove the previous buckets first: the disk may not have room for both.
             (self._run.state / _BUCKETS).unlink(missing_ok=True)
         self._has_counted = True
         settings = {**self._sorting, "partitions": parts}
         try:
             return _core.sort_triples(self._run.state, settings, self._progress)
         except BudgetError as error:
-            # For the message: a table with this number of partitions needs more memory.
+            # Count with the needed memory, so that the later error can name the whole budget.
             settings["memory"] = error.needed or self._memory
             return _core.sort_triples(self._run.state, settings, self._progress)
 
@@ -120,7 +123,7 @@ class Inputs:
         from_data: str | Path | None,
         score: ScoreFunction | str | None,
     ) -> Inputs:
-        """Checks the arguments of `embed` and opens what they name; see there.
+        """Checks the arguments of `embed`, and opens their data sets and files.
 
         Errors: as `embed`.
         """
@@ -145,7 +148,7 @@ class Inputs:
 
 @dataclass(frozen=True)
 class Planned:
-    """The data and the placement of a run."""
+    """The data of a run, and the placement of its tables."""
 
     data: EmbedData
     size: Size
@@ -166,12 +169,12 @@ class Planned:
     def placed(
         self, config: EmbedConfig, run: EmbedDirectory, observer: Observer, progress: Progress
     ) -> Planned:
-        """The plan of a run without a table, with memory for the pools of its triples.
+        """The plan of a run that has no table yet, with the real sizes of its pools.
 
-        Counting the triples gives the sizes of the pools. Then other partitions may be chosen,
-        unless `config` fixes them; a note tells the user. All chosen values are saved, so that a
-        resumed run has the same values. The table of the run reuses the counted buckets if they
-        match.
+        It counts the triples, which gives the sizes of the pools. Then it may choose other
+        partitions than before, unless `config` fixes them; a note tells the user. All chosen values
+        are saved, so that a resumed run has the same values. The table of the run reuses the
+        counted buckets if they match.
 
         Errors: as `decide` and `BucketCounter`.
         """
@@ -180,7 +183,7 @@ class Planned:
             # A stopped run may have left counted buckets for partitions.
             (run.state / _BUCKETS).unlink(missing_ok=True)
         else:
-            # The user may have deleted it.
+            # The user may have deleted the directory.
             Storage().make_directory(run.state)
             memory, seed = first.for_partitions, config.run.seed
             counter = BucketCounter(run, self.data, self.size, memory, seed, progress)
@@ -252,7 +255,7 @@ class Planned:
         try:
             store = self.open_store(run, layout, device, progress)
         except BudgetError as error:
-            # The core knows only its own share of the budget.
+            # The core knows only its share of the budget, but the message needs the whole budget.
             if self.placement.in_memory or error.needed is None or not run.begun:
                 raise
             store = PartitionStore(run.state, error.needed)
@@ -264,7 +267,7 @@ class Planned:
             if pools[0] <= self.placement.pool:
                 return store, self
         store.close()
-        # Before there is another one.
+        # Close this store before another one is opened.
         del store
         placement = with_pools(self.config, self.size, pools)
         planned = replace(self, decision=replace(self.decision, placement=placement))

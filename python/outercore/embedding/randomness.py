@@ -1,4 +1,4 @@
-"""Random numbers as a function of seed, purpose and place."""
+"""Random numbers as a function of the seed, their purpose and a place, such as a batch number."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Purpose(IntEnum):
 
 
 def generator(seed: int, purpose: Purpose, *place: int) -> torch.Generator:
-    """Random generator for one purpose at one place, such as (epoch, pool, batch)."""
+    """The random generator for one purpose at one place, such as (epoch, pool, batch)."""
     words = np.random.SeedSequence((seed, int(purpose), *place)).generate_state(1, np.uint64)
     return torch.Generator().manual_seed(int(words[0]) >> 1)
 

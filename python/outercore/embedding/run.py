@@ -66,7 +66,7 @@ class EmbedResult:
 
     @property
     def mrr(self) -> float | None:
-        """The mean reciprocal rank of the test triples; without any, of the validation triples.
+        """The mean reciprocal rank of the test triples, or else of the validation triples.
 
         It is filtered if the evaluation was filtered. It is `None` without held-out triples.
         """
@@ -83,7 +83,7 @@ class EmbedResult:
 
     @property
     def relations(self) -> NDArray[np.float32]:
-        """The rows of relations. The second half are the reciprocal relations, if any."""
+        """The rows of relations. Reciprocal relations, if any, are the second half."""
         return self.embedding.relations
 
     @cached_property
@@ -124,17 +124,17 @@ def embed(
     """Embeds the entities of a knowledge graph, or the nodes of a graph.
 
     Args:
-        data_set: the directory of a data set, or an open graph. Without triples, the links of its
-            topology are embedded.
+        data_set: the directory of a data set, or an open graph. If it has no triples, the run
+            trains on the links of its topology.
         config: a configuration, its groups, or a JSON file of them.
         recipe: name of a measured configuration; `config` and `options` override it.
         out: the run directory. Default: `runs/DATA_SET-MODEL-NUMBER`.
         start_from: a run that provides initial rows for all entities that it shares.
         from_data: the new directory of that run's data set, if it was moved.
-        score: a custom score function, or its place; see
+        score: a custom score function, or its place `FILE.py:NAME`; see
             `outercore.embedding.gradients.custom.load_score`.
         observer: called with batches, epochs and rankings.
-        command: the command line, for the record.
+        command: the command line, for the run record.
         options: single values by the names in `docs/options.md`, such as `dim=64`.
 
     Raises:
@@ -181,17 +181,20 @@ def resume(
     command: str = "",
     **options: Any,
 ) -> EmbedResult:
-    """Continues a run from its last checkpoint. The result equals an uninterrupted run, bit by bit.
+    """Continues a run from its last checkpoint.
+
+    The result is bit-identical to an uninterrupted run.
 
     A finished run continues with more epochs or more patience. A diverged run continues with
     another learning rate or another weight of the regulariser.
 
     Args:
         run: the run directory.
-        memory: a new budget. Partitions and slots do not change once the run has a table.
+        memory: a new budget. If the run already has a table, its partitions and slots do not
+            change.
         score: the custom score function of the run, if any.
         observer: called with batches, epochs and rankings.
-        command: the command line, for the record.
+        command: the command line, for the run record.
         options: new values for the rest of the run; `outercore.embedding.config.CHANGEABLE` has
             their names.
 
@@ -211,7 +214,7 @@ def resume(
     with only_run(directory.path, _COMMAND), directory.training(new=False):
         change = _change(directory.config(), options)
         if directory.finished and not directory.begun:
-            # The user has deleted the files for training.
+            # The user has deleted the directory with the files for training.
             if not change.values:
                 return EmbedResult(directory.path, directory.record())
             raise InvalidError(
@@ -258,7 +261,8 @@ def _run(
 def _change(config: EmbedConfig, options: Mapping[str, Any]) -> Change[EmbedConfig]:
     """The change of a configuration by options.
 
-    Errors: as `Change.of`; `InvalidError` for a weight of the regulariser if the run lacks one.
+    Errors: as `Change.of`; `InvalidError` for a weight of the regulariser if the run has no
+    regulariser.
     """
     change = Change.of(config, options, CHANGEABLE)
     weight = next((path for path in change.values if path.startswith("regulariser.")), None)
@@ -308,10 +312,10 @@ class Session:
             self._store, planned = planned.open_tables(run, layout, self._device, progress)
         self._planned = planned
         with ExitStack() as stack:
-            # The exception refers to this object, and so would keep the lock of the table.
+            # The exception refers to this object, which would keep the table locked.
             stack.callback(self._store.close)
             if inputs.warm is not None and not begun:
-                # After this a restart does not need the other run.
+                # With this checkpoint, a restart does not need the other run.
                 self._store.checkpoint(Progress())
             trainer = Trainer(
                 self._store, planned.config, model, undirected=planned.data.undirected
@@ -386,7 +390,7 @@ class Session:
         self._write_record("running", {})
 
     def _unvalidated(self) -> str | None:
-        """Warning for a run without validation; for a plain graph only with `patience`."""
+        """A warning for a run without validation; for a plain graph, only with `patience`."""
         config = self._planned.config
         data, patience = config.data, config.optimiser.patience
         if self._scoring.has("valid") or not (self._graph.schema.has_triples or patience):
@@ -453,7 +457,7 @@ class Session:
             raise DivergedError(f"final figures: {error}\nhint: {LOWER}") from error
 
     def _diverged(self, error: DivergedError) -> DivergedError:
-        """Saves the best tables so far, if there was a validation."""
+        """Saves the best tables so far, if there was a validation. Returns the error to raise."""
         message, _, hint = str(error).partition("\nhint: ")
         run = self._run
         if run.begun or self.progress.reports:
@@ -472,10 +476,10 @@ class Session:
         )
 
     def _best_epoch(self) -> int | None:
-        """The epoch of the final tables, counted from 0: the best one, or the last complete one.
+        """The epoch of the final tables, counted from 0: the epoch with the best validation.
 
-        The last complete epoch is for runs without validation. Tables of a failed run may include
-        later batches.
+        Without validation, it is the last complete epoch. Tables of a failed run may include later
+        batches.
         """
         reports = self._epochs.reports
         best = [report.epoch for report in reports if report.best]
@@ -512,7 +516,7 @@ class Session:
         )
 
     def _describe_plan(self) -> dict[str, Any]:
-        """The plan, for the report."""
+        """The memory plan of the run, for the record and the report."""
         placement, shape = self._planned.placement, self._store.shape
         plan = {"budget": placement.memory, **asdict(placement)}
         if placement.in_memory:
@@ -520,7 +524,7 @@ class Session:
         order = order_of(self._planned.config, placement)
         walks = Walks(**shape["walks"])
         partition = shape["partition_bytes"] * walks.group
-        # With a spare slot, the partition of the first swap of a walk is still in memory.
+        # With a spare slot, the partition that the first swap of a walk loads is still in memory.
         moved = order.swaps - (order.spare and order.swaps > 0)
         return {
             **plan,

@@ -22,7 +22,7 @@ _TOPOLOGY: tuple[str, ...] = ("edges/edge/offsets", "edges/edge/sources")
 _WEIGHTS = "edges/edge/weight"
 _OF_WEIGHTS = (_WEIGHTS, "edges/edge/ids")
 _NAMES: tuple[str, ...] = ("names/entity.", "names/relation.")
-"""Arrays with names of rows, as opposed to texts of nodes."""
+"""Keys of arrays with names of entities and relations; other names are texts of nodes."""
 
 
 class EmbedDirectory(RunDirectory):
@@ -64,7 +64,7 @@ class EmbedDirectory(RunDirectory):
 
     @property
     def description(self) -> Path:
-        """The file with the description of the tables; it is written after them."""
+        """The file with the description of the tables. It is written after the tables."""
         return self.path / DESCRIPTION
 
     @property
@@ -78,7 +78,7 @@ class EmbedDirectory(RunDirectory):
         return str(self._described()["fingerprint"])
 
     def config(self) -> EmbedConfig:
-        """The configuration of the run; before it has a table, with the budget of the user."""
+        """The configuration of the run. Until the run has a table, it has the user's budget."""
         described = self._described()
         values = described["config"]
         budget = values["budget"]

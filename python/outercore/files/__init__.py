@@ -1,1 +1,1 @@
-"""Files for all rooms: atomic writing, JSON with checksums, `.npy`, arrays larger than memory."""
+"""Files for all other packages: atomic writes, JSON with checksums, `.npy`, mapped arrays."""

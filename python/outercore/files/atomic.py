@@ -67,7 +67,7 @@ class Storage:
 
 
 def temporary_path(path: Path) -> Path:
-    """The temporary name of the file `path` while it is written."""
+    """The name under which the file `path` is written, before it is renamed."""
     return path.with_name(f".{path.name}.tmp")
 
 
@@ -117,7 +117,7 @@ def whole_file(path: Path, *, what: str = "", durable: bool = True) -> Iterator[
                 os.fsync(file.fileno())
             file.close()
         except BaseException:
-            # `close` writes the rest of the buffer, so on a full device it fails, too.
+            # `close` writes the rest of the buffer, so it fails, too, if the device is full.
             with suppress(OSError):
                 file.close()
             raise
@@ -139,8 +139,8 @@ def require_writable(path: Path) -> None:
 def scratch_directory(parent: Path, prefix: str) -> Iterator[Path]:
     """Context of a new directory for files of this process. The end of the block removes it.
 
-    Its name is `prefix` and random letters. First removes the directories of killed processes: they
-    are not locked, because the system has released the locks.
+    Its name is `prefix` and random letters. It first removes the directories of killed processes:
+    they are not locked, because the system has released the locks.
     """
     path, lock = _locked_directory(parent, prefix)
     try:
@@ -151,14 +151,14 @@ def scratch_directory(parent: Path, prefix: str) -> Iterator[Path]:
 
 
 def _locked_directory(parent: Path, prefix: str) -> tuple[Path, int]:
-    """A new directory and the descriptor that locks it."""
+    """Creates a directory. Returns it and the descriptor that locks it."""
     for other in parent.glob(f"{prefix}*"):
         _remove_abandoned(other)
     while True:
         path = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
         lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
         fcntl.flock(lock, fcntl.LOCK_EX)
-        # Before it was locked, another process may have removed it as abandoned.
+        # Another process may have removed the directory as abandoned before it was locked.
         if path.exists():
             return path, lock
         os.close(lock)
@@ -178,7 +178,8 @@ def _remove_abandoned(path: Path) -> None:
 def remove_at_once(path: Path) -> None:
     """Removes the directory `path`. After a crash, it is complete or it is gone.
 
-    Renames it before the removal. Also removes a renamed directory that a killed process has left.
+    It renames the directory before the removal. It also removes a renamed directory that a killed
+    process has left.
     """
     gone = path.with_name(f"{path.name}.removed")
     shutil.rmtree(gone, ignore_errors=True)

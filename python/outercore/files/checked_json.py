@@ -1,4 +1,4 @@
-"""JSON files with a checksum in them, which reveals damaged bytes."""
+"""Reads and writes JSON files that contain a checksum, which reveals damaged bytes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from outercore.errors import CorruptError, VersionError
 
 CHECKSUM = "checksum"
-"""The key of the checksum of all other values."""
+"""The key whose value is the checksum of all other values."""
 
 _PIECE = 1 << 20
 
@@ -32,7 +32,7 @@ def json_bytes(values: Any) -> bytes:
 
 
 def parse_json(data: bytes) -> Any:
-    """The value of a JSON file.
+    """Parses the bytes of a JSON file.
 
     Errors: `ValueError` if `data` is not JSON, or is nested too deeply.
     """
@@ -43,7 +43,7 @@ def parse_json(data: bytes) -> Any:
 
 
 def read_json(path: Path, what: str, *, hint: str) -> Any:
-    """The value of a JSON file without a checksum.
+    """Reads the value of a JSON file without a checksum.
 
     `what` is the name of the file in errors, `hint` the advice for a damaged file.
 
@@ -58,7 +58,7 @@ def read_json(path: Path, what: str, *, hint: str) -> Any:
 
 
 def parse_checked_json(data: bytes, what: str) -> dict[str, Any]:
-    """The values that `checked_json_bytes` wrote; `what` is the name of the file in errors.
+    """Parses the result of `checked_json_bytes`; `what` is the name of the file in errors.
 
     Errors: `CorruptError` for damaged bytes.
     """
@@ -78,12 +78,12 @@ def parse_checked_json(data: bytes, what: str) -> dict[str, Any]:
 def read_checked_json(
     path: Path, version: int, needed: Iterable[str] = (), *, hint: str, what: str = ""
 ) -> dict[str, Any]:
-    """The values of a file that `checked_json_bytes` wrote.
+    """Reads the values of a file with the bytes of `checked_json_bytes`.
 
     `what` is the name of the file in errors, `hint` the advice for a damaged file.
 
-    Errors: `CorruptError` for a damaged file, or if a `needed` key is missing; `VersionError` for
-    another version.
+    Errors: `CorruptError` for a damaged file, or if a `needed` key is missing; `VersionError` if
+    the file does not have this `version`.
     """
     what = what or f"`{path}`"
     try:
@@ -104,7 +104,7 @@ def read_checked_json(
 
 
 def checksum_of(data: bytes | memoryview) -> str:
-    """The CRC-32 of bytes as a text."""
+    """The CRC-32 of bytes, as text."""
     return f"crc32:{zlib.crc32(data):08x}"
 
 
@@ -118,5 +118,5 @@ def checksum_of_file(path: Path) -> str:
 
 
 def _checksum(values: dict[str, Any]) -> str:
-    # Not over the bytes of the file, because they include the checksum.
+    # The checksum covers the values, not the bytes of the file, because the file includes it.
     return checksum_of(json.dumps(values, sort_keys=True).encode())

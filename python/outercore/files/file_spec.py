@@ -1,4 +1,4 @@
-"""A file as the user names it, with columns of a table or members of an archive."""
+"""Parses the files in options, which may choose columns of a table or members of an archive."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ _BY_PLACE = re.compile(r"column \d+")
 
 
 def are_named(columns: Sequence[str]) -> bool:
-    """Whether a header has to name these columns: `column 3` is one of a text without a header."""
+    """Whether these columns need a header. Names like `column 3` do not need one."""
     return any(not _BY_PLACE.fullmatch(name) for name in columns)
 
 
 @dataclass(frozen=True)
 class FileSpec:
-    """A file, and which of its columns or members: `nodes.npz:x`, `users.csv:age,height`."""
+    """A file with chosen columns or members: `nodes.npz:x`, `users.csv:age,height`."""
 
     path: Path
     columns: tuple[str, ...]
     without: tuple[str, ...] = ()
-    """Columns that are left out; all others are chosen."""
+    """Columns that are left out. Then all other columns are chosen."""
 
     @classmethod
     def parse(cls, text: str, *, may_leave_out: bool = False) -> FileSpec:
-        """Reads `PATH[:NAME[,NAME]]`; the longest path that exists is taken, names may have colons.
+        """Parses `PATH[:NAME[,NAME]]`. Names may have colons: the longest existing path is used.
 
-        With `may_leave_out` also `PATH:!NAME[,NAME]`: all columns but these.
+        With `may_leave_out`, also `PATH:!NAME[,NAME]`: all columns except these.
 
         Errors: `NotFoundError` for a missing file; `UnsupportedError` for a pipe.
         """
@@ -60,7 +60,7 @@ class FileSpec:
 
     @property
     def by_name(self) -> bool:
-        """Whether the first line of a text has the columns that are named."""
+        """Whether columns are chosen or left out by names, so that a text needs a header."""
         return are_named(self.columns or self.without)
 
     def __str__(self) -> str:

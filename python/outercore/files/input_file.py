@@ -1,6 +1,6 @@
 """Checks that an input file is a regular file before a library opens it.
 
-Pipes and devices are refused: they have no size, and a read may wait forever. Follows links.
+Pipes and devices are refused: they have no size, and a read may wait forever. Links are followed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from outercore.files.atomic import missing_file
 def require_file(path: Path, what: str) -> None:
     """Checks that `path` is a regular file; `what` is its name in messages.
 
-    Errors: `NotFoundError`; `InvalidError` for a directory; `UnsupportedError` for anything else.
+    Errors: `NotFoundError` for a missing file; `InvalidError` for a directory; `UnsupportedError`
+    for a pipe or a device.
     """
     try:
         mode = path.stat().st_mode
@@ -24,7 +25,7 @@ def require_file(path: Path, what: str) -> None:
     except OSError as error:
         raise InvalidError(f"{what} `{path}`: {error.strerror}") from None
     except ValueError:
-        # The path has a zero byte.
+        # A path with a zero byte raises this error.
         raise InvalidError(f"{what} {str(path)!r}: no name of a file") from None
     if stat.S_ISDIR(mode):
         raise InvalidError(f"{what} `{path}`: expected a file, found a directory")
@@ -38,6 +39,8 @@ def require_file(path: Path, what: str) -> None:
 def read_small(path: Path, what: str, most: int) -> bytes:
     """Reads a file that people write by hand, such as a description of tables.
 
+    `what` is its name in messages.
+
     Errors: as `require_file`; `InvalidError` for more than `most` bytes.
     """
     require_file(path, what)
@@ -49,7 +52,7 @@ def read_small(path: Path, what: str, most: int) -> bytes:
 
 
 def is_there(path: Path) -> bool:
-    """Whether a path exists; false for a text that cannot be a path, such as a long name."""
+    """Whether a path exists. False for a text that cannot be a path, such as a long name."""
     try:
         return path.exists()
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""Arrays that may be larger than memory: mapped files, read in blocks."""
+"""Reads arrays that may be larger than memory: maps their files, and reads in blocks."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def mapped(root: Path, entry: dict[str, Any]) -> NDArray[Any]:
 def blocks(values: NDArray[Any], rows: int = BLOCK) -> Iterator[tuple[int, NDArray[Any]]]:
     """Yields the number of each block's first row, and the block.
 
-    Releases the pages of a mapped array after each block, so its memory stays small. A block is
-    valid until the next block is requested.
+    It releases the pages of a mapped array after each block, so that its memory stays small. A
+    block is valid until the next block is requested.
 
     Example:
         >>> import numpy as np
@@ -41,7 +41,7 @@ def blocks(values: NDArray[Any], rows: int = BLOCK) -> Iterator[tuple[int, NDArr
 def forget(values: NDArray[Any]) -> None:
     """Releases the memory of the pages that were read from a mapped array."""
     mapping = getattr(values, "_mmap", None)
-    # Changed values of a copy-on-write map are only in memory.
+    # Changed values of a copy-on-write map are only in memory, so its pages must stay.
     if getattr(values, "mode", None) == "c":
         return
     if isinstance(mapping, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):

@@ -29,12 +29,12 @@ _READERS = {
     (2, 0): npy_format.read_array_header_2_0,
 }
 _DATA_OFFSET = 4096
-"""Values in our files begin here. Reads without the page cache (O_DIRECT) need this alignment."""
+"""Offset of the values in files of Outercore, in bytes. Reads with O_DIRECT need this alignment."""
 _BLOCK_NUMBERS = 1 << 20
 _MOST_AXES = 32
 _MOST_BYTES = 2**63 - 1
 MOST_EMPTY = 2**31
-"""Largest number of rows or columns of an array without values."""
+"""Largest number of rows, or of columns, in an array without values."""
 
 _NO_NUMBERS = {"U": "text", "S": "text", "M": "dates", "m": "durations", "O": "Python objects"}
 
@@ -52,7 +52,7 @@ class Header:
 
     @property
     def size(self) -> int:
-        """Bytes of the values."""
+        """Size of the values in bytes."""
         return prod(self.shape) * self.dtype.itemsize
 
 
@@ -66,7 +66,7 @@ def read_header(file: IO[bytes], where: str) -> Header:
         raise InvalidError(f"{where}: expected an array, found something else")
     read = _READERS.get((start[6], start[7]))
     if read is None:
-        # Version 3 differs only in names of fields outside ASCII, and fields are not supported.
+        # Version 3 only adds names of fields outside ASCII, and fields are not supported.
         raise InvalidError(
             f"{where}: expected version 1 or 2 of `.npy`, found {start[6]}.{start[7]}\n"
             "hint: save each field as an array of its own"
@@ -74,7 +74,7 @@ def read_header(file: IO[bytes], where: str) -> Header:
     try:
         shape, fortran, dtype = read(file)
     except Exception:
-        # NumPy parses the header as Python, so damaged bytes raise any error of a parser.
+        # NumPy parses the header as Python, so damaged bytes can raise any error of a parser.
         raise InvalidError(
             f"{where}: the header of the array cannot be read\nhint: {_AGAIN}"
         ) from None
@@ -84,18 +84,18 @@ def read_header(file: IO[bytes], where: str) -> Header:
         raise InvalidError(f"{where}: expected numbers, found {dtype}, which has no bytes")
     # NumPy accepts Booleans as extents, because `bool` is a subclass of `int`.
     whole = all(type(extent) is int and 0 <= extent <= _MOST_BYTES for extent in shape)
-    # NumPy multiplies all extents except 0, and must not overflow for an empty array either.
+    # NumPy multiplies all extents except 0. The product must not overflow, even in an empty array.
     most = prod(max(one, 1) for one in shape) * dtype.itemsize if whole else 0
     if not whole or len(shape) > _MOST_AXES or most > _MOST_BYTES:
         raise InvalidError(f"{where}: the header of the array has an impossible shape")
-    # Rows without columns take no bytes, but a loop over them takes time.
+    # Rows without columns have no bytes, but a loop over them takes time.
     if not prod(shape) and max(shape) > MOST_EMPTY:
         raise InvalidError(f"{where}: {max(shape):,} rows or columns without a number")
     return Header(shape, dtype, bool(fortran) and len(shape) > 1, file.tell())
 
 
 def open_npy(spec: FileSpec, what: str) -> NDArray[Any]:
-    """Like `map_npy`. Errors: also `InvalidError` if `spec` chooses columns."""
+    """Maps the array of a `.npy` file; see `map_npy`. Also `InvalidError` if `spec` has columns."""
     if spec.columns:
         columns = ",".join(spec.columns)
         raise InvalidError(f"{what} `{spec.path}`: a `.npy` has one array, found `:{columns}`")
@@ -141,7 +141,7 @@ def read_npy(path: Path, what: str) -> NDArray[Any]:
 
 
 def map_table(path: Path, hint: str) -> NDArray[Any]:
-    """Maps an array that Outercore wrote.
+    """Maps an array that Outercore has written.
 
     Errors: `CorruptError` with `hint` if the file is missing or cut short.
     """
@@ -158,8 +158,8 @@ def table_blocks(
 
     `checksum` is the result of `write_npy`.
 
-    Errors: `CorruptError` with `hint` if the file is missing or cut short, or for another `shape`;
-    after the last block for a wrong checksum.
+    Errors: `CorruptError` with `hint` if the file is missing or cut short, or has another `shape`.
+    Also for a wrong checksum, after the last block.
     """
     stored = map_table(path, hint)
     shape = stored.shape if shape is None else shape
@@ -198,7 +198,7 @@ def checksum_of_rows(path: Path, hint: str) -> int:
 
 
 def _blocks_of_rows(table: NDArray[Any]) -> Iterator[tuple[int, NDArray[Any]]]:
-    """Blocks of a table with at most `_BLOCK_NUMBERS` values, or one row."""
+    """The blocks of a table. A block has at most `_BLOCK_NUMBERS` values, or one row."""
     return blocks(table, max(1, _BLOCK_NUMBERS // max(1, table[:1].size)))
 
 
@@ -222,7 +222,7 @@ def npy_header(dtype: str, shape: tuple[int, ...]) -> bytes:
 
 
 def write_npy(storage: Storage, path: Path, table: NDArray[Any]) -> int:
-    """Writes an array to the file `path`, atomically, and returns the CRC-32 of its values.
+    """Writes an array to the file `path` atomically, and returns the CRC-32 of its values.
 
     Errors: `NoSpaceError` and `DeviceError`; a previous file at `path` stays.
     """

@@ -32,7 +32,7 @@ from outercore.importing.table.table import Table
 from outercore.importing.table.times import require_one_scale, whole_times
 
 WEIGHT, TIME, FEATURES = "weight", "time", "attr"
-"""The edge arrays that options make; in a batch they are `edge_weight` and so on."""
+"""Names of edge arrays that options make; a batch calls them `edge_weight` and so on."""
 
 _EDGE_IDS = frozenset({"edge", "edgeid", "eid"})
 """Names of columns of edge ids, in addition to `IDS`."""
@@ -40,7 +40,7 @@ _EDGE_IDS = frozenset({"edge", "edgeid", "eid"})
 
 @dataclass(frozen=True)
 class EdgeChoice:
-    """Which columns or files hold what; as text from the user."""
+    """The user's choice of columns and files for edge arrays, as text."""
 
     weight: Annotated[
         str | None,
@@ -68,14 +68,14 @@ class EdgeChoice:
 
     @property
     def names(self) -> set[str]:
-        """Possible names of columns, which do not become ends of edges."""
+        """All names in the choice that may be columns. Such columns are not ends of edges."""
         return {name for one in vars(self).values() if one for name in (one, *one.split(","))}
 
 
 def edge_arrays(
     sources: list[EdgeSource], choice: EdgeChoice, reading: Reading
 ) -> tuple[list[NodeArray], list[str]]:
-    """The edge arrays of an import, and notes about taken and ignored columns.
+    """The edge arrays of an import, and notes about imported and ignored columns.
 
     A file whose format has weights (Matrix Market, DIMACS, SciPy) gives the array `weight` unless
     `choice` names another one.
@@ -115,9 +115,9 @@ def edge_arrays(
 
 
 def _all_but(sources: list[EdgeSource], names: list[str], taken: set[str]) -> list[str]:
-    """The columns of the edges without `names`, which begin with `!`, and without those `taken`.
+    """The columns of the edge lists, except `names` (of `!COLUMN,COLUMN`) and `taken`.
 
-    Errors: `NotFoundError` for a name that no edge list has; `InvalidError` where none is left.
+    Errors: `NotFoundError` for a name that no edge list has; `InvalidError` if no column is left.
     """
     left_out = [name.removeprefix("!") for name in names]
     known = dict.fromkeys(other for source in sources for other in source.others)
@@ -160,7 +160,7 @@ def _columns(
             for chunk in stored():
                 part = exactly(chunk, dtype, f"`{source.name}`: {named}", first)
                 if dtype.kind == "f" and not reading.keeps_gaps and name != TIME:
-                    # Entries of symmetric files are counted twice.
+                    # An entry of a symmetric file stands for two edges.
                     row = None if source.own_weight is not None else first
                     part = _without_gaps(part, reading.fill, source.name, columns, row)
                 first += len(part)
@@ -180,9 +180,9 @@ def _columns(
 
 
 def _whole_times(rows: RowSource, where: str, reading: Reading) -> RowSource:
-    """Times as whole numbers, also where a file has them as floats.
+    """Times as integers; floats are converted.
 
-    Errors: raised as the rows are read, `InvalidError` for fractions and missing times.
+    Errors: while the rows are read, `InvalidError` for fractions and missing times.
     """
     if rows.dtype.kind in "iu":
         return rows
@@ -199,9 +199,12 @@ def _whole_times(rows: RowSource, where: str, reading: Reading) -> RowSource:
 def _without_gaps(
     values: NDArray[Any], fill: float | None, source: str, columns: list[str], first: int | None
 ) -> NDArray[Any]:
-    """`values` with `fill` for NaN; `first` is the row of the first one in its file, where known.
+    """`values` with `fill` instead of NaN.
 
-    Errors: `InvalidError` with the row of a missing value where nothing fills it.
+    `first` is the file's row number of the first value, if known; `source` and `columns` are for
+    messages.
+
+    Errors: `InvalidError` with the row of a missing value if `fill` is `None`.
     """
     gaps = np.isnan(values)
     if not gaps.any():
@@ -246,7 +249,7 @@ def _file(sources: list[EdgeSource], text: str, name: str, reading: Reading) -> 
 
 
 def edge_rows(option: str, spec: FileSpec, reading: Reading) -> RowSource:
-    """The rows of a file with a row for each edge, in the order of the edges.
+    """The rows of a file that has a row for each edge, in the order of the edges.
 
     Errors: as `open_rows`; `InvalidError` for a table with columns of ids.
     """
@@ -256,9 +259,9 @@ def edge_rows(option: str, spec: FileSpec, reading: Reading) -> RowSource:
 
 
 def _refuse_ids(option: str, spec: FileSpec, table: Table) -> None:
-    """Errors: `InvalidError` for a file that says by columns of ids which edges its rows are for.
+    """Errors: `InvalidError` for a table with ids of nodes or edges.
 
-    Its rows may be in any order, and nodes with several edges cannot say it.
+    Its rows may be in any order. Ids of nodes cannot give the order if two edges have equal ends.
     """
     others = [column for column in table.names if column not in spec.columns]
     ids = [column for column in others if table.is_named and _is_id(column)]

@@ -1,4 +1,4 @@
-"""Edges from files, handed to the importer in the cheapest way each format allows."""
+"""Opens files of edges, and passes their edges to the importer, natively if the core can read."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class EdgeSource:
     others: tuple[str, ...] = ()
     """Columns that are not ends."""
     values: Callable[[list[str], bool], RowSource] | None = None
-    """Returns the values of some of them; the flag: one column of texts may hold times."""
+    """Returns the values of some of these columns. With the flag, one text column may be times."""
     own_weight: str | None = None
     """The column of weights by the definition of the format."""
     notes: list[str] = field(default_factory=list)
@@ -68,7 +68,7 @@ class EdgeSource:
     first_id: int = 0
     """Id of the first node in the input."""
     is_open: bool = False
-    """Whether only the ids tell the nodes: they may start at 1, or have gaps."""
+    """Whether the format does not define the ids: they may start at 1, or have gaps."""
     stated: tuple[int, int] | None = None
     """Numbers of nodes and edges in comments of the file."""
     files: tuple[FileState, ...] = ()
@@ -88,7 +88,7 @@ class EdgeSource:
 
     @property
     def identity(self) -> str:
-        """Text that differs for other edges: the name, and the state of `files`."""
+        """A text that changes if the edges change: the name and the state of `files`."""
         return " ".join([self.name, *map(str, self.files), *filter(None, [self.digest])])
 
 
@@ -110,13 +110,14 @@ def open_edges(
     values: Container[str] = (),
     parts: Parts | None = None,
 ) -> EdgeSource:
-    """Edges of a file, by its suffix unless `kind` says otherwise.
+    """Opens the edges of a file. `kind` is its format; by default, the suffix gives the format.
 
-    `shape` tells [2, E] and [E, 2] apart where an array has the shape [2, 2]. `values` are columns
-    that do not become ends. `parts` are the previous files, whose columns it has.
+    `shape` distinguishes [2, E] and [E, 2] for an array of shape [2, 2]. `values` are columns that
+    are not ends of edges. `parts` are the previous files of the edge list: their header holds for
+    this file.
 
-    Errors: `NotFoundError` for a missing file; `UnsupportedError` for files of other
-    tools; `InvalidError` for a file that can be read in two ways.
+    Errors: `NotFoundError` for a missing file; `UnsupportedError` for files of other tools;
+    `InvalidError` for a file that can be read in two ways.
     """
     spec = FileSpec.parse(text)
     path = spec.path
@@ -148,7 +149,7 @@ def text_edges(
     values: Container[str] = (),
     parts: Parts | None = None,
 ) -> EdgeSource:
-    """Edges of a text, read by the core; its other columns are read from the file again."""
+    """Edges of a text that the core reads. Other columns are read in further passes."""
     conventions: dict[str, Convention] = {"mtx": "matrix_market", "dimacs": "dimacs"}
     files = states(spec.path)
     parts = parts or Parts()
@@ -194,7 +195,7 @@ def text_edges(
 
 
 def _or_triples(error: InvalidError, spec: FileSpec, table: TextTable) -> InvalidError:
-    """The error, whose hint says how three columns of words become a knowledge graph as well."""
+    """The error. If the text has three columns of words, its hint also suggests `--triples`."""
     if not error.hint or spec.columns or not _may_be_triples(table):
         return error
     triples = "; three columns of head, relation and tail: `--triples`"
@@ -215,15 +216,14 @@ def _may_be_triples(table: TextTable) -> bool:
 
 
 def pushed(name: str, pairs: Callable[[], Pairs], first_id: int = 0, **more: Any) -> EdgeSource:
-    """Edges that come in batches of sources and targets of any type of integers; their ids start at
-    `first_id`."""
+    """Edges from batches of sources and targets, integers of any type, with ids from `first_id`."""
     return EdgeSource(name, from_zero(name, pairs, first_id), first_id=first_id, **more)
 
 
 def from_zero(name: str, pairs: Callable[[], Pairs], first_id: int = 0) -> Batches:
-    """Batches with ids from 0, of batches whose ids start at `first_id`.
+    """Converts batches with ids from `first_id` to batches with ids from 0.
 
-    Errors: raised with the rows, `InvalidError` for an id that is out of range.
+    Errors: while batches are read, `InvalidError` for an id that is out of range.
     """
 
     def batches(nodes: int | None) -> Pairs:
@@ -239,11 +239,11 @@ def from_zero(name: str, pairs: Callable[[], Pairs], first_id: int = 0) -> Batch
 def _from_zero(
     name: str, ids: NDArray[Any], first_id: int, row: int, nodes: int | None
 ) -> NDArray[np.int64]:
-    """Node ids as the core takes them; `row` is the row of the first one in its file.
+    """Node ids from 0 for the core; `row` is the row of the first id in its file.
 
     Errors: `InvalidError` with the row of an id below `first_id`, beyond int64 or beyond `nodes`.
     """
-    # The core checks these too, but it counts the rows of all lists together.
+    # The core checks the ids too, but its row numbers count the rows of all edge lists.
     if len(ids) and int(ids.min()) < first_id:
         place = int(np.argmax(ids < first_id))
         why = ": ids start at 1, as `--one-based` says" if first_id else ""
@@ -270,7 +270,7 @@ def _from_zero(
 def from_edge_index(
     name: str, edge_index: NDArray, first_id: int = 0, files: tuple[FileState, ...] = ()
 ) -> EdgeSource:
-    """Edges of an array in memory; shape [2, E]."""
+    """Edges of an array [2, E] in memory."""
     if edge_index.ndim != 2 or edge_index.shape[0] != 2:
         raise InvalidError(f"{name}: expected [2, edges], found {edge_index.shape}")
     if edge_index.dtype.kind not in "iu":
@@ -286,9 +286,9 @@ def _columns(edge_index: NDArray) -> Pairs:
 
 
 def npz_edges(member: NpzMember, shape: EdgeShape | None = None, first_id: int = 0) -> EdgeSource:
-    """Edges of an archive's member, in any order; `shape` where the archive's kind says it."""
+    """Edges of an array [2, E] or [E, 2] in a `.npz` file; `shape` if its format defines which."""
     axes = oriented(str(member), member.shape, member.dtype, shape)
-    # In Fortran order the values lie as in the transposed array.
+    # In Fortran order, the values have the order of the transposed array.
     pairs = (axes == "E,2") != member.fortran
     edges = member.shape[0] * member.shape[1] // 2
     member = member.in_memory_order()
@@ -374,9 +374,9 @@ def _parquet_edges(
 def edges_of_table(
     spec: FileSpec, table: Table, ends: EdgeColumns, note: str, batches: Batches, **more: Any
 ) -> EdgeSource:
-    """Edges of a table, with its other columns.
+    """Edges of a table, with its other columns. `ends` are its columns of sources and targets.
 
-    Cost: of each other column of a text the first batch of rows.
+    Cost: reads the first batch of rows of each other column of a text.
     """
 
     def values(names: list[str], as_times: bool) -> RowSource:
@@ -433,7 +433,7 @@ _OUT_OF_RANGE = " is out of range: the graph has "
 
 
 def with_range(error: InvalidError, source: EdgeSource, nodes: int | None) -> InvalidError:
-    """The error of an id beyond the last node, whose hint fits all ids of the input.
+    """The error for an id beyond the last node, with a hint that considers all ids of the input.
 
     Cost: reads the edges once more.
     """
@@ -446,7 +446,7 @@ def with_range(error: InvalidError, source: EdgeSource, nodes: int | None) -> In
             if len(ids):
                 least, largest = min(least, int(ids.min())), max(largest, int(ids.max()))
     except OutercoreError:
-        # Another row is not a number, so this one may be a name as well.
+        # Another row is not a number, so the ids may be names.
         way = "\nhint: nodes with names: `--ids dictionary`" if source.is_open else ""
         return InvalidError(said + way)
     first = source.first_id

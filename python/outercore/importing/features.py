@@ -1,4 +1,4 @@
-"""Features and further arrays of each node type."""
+"""Opens the features and further arrays of each node type."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def open_features(
     besides: dict[str, set[str]],
     reading: Reading,
 ) -> tuple[list[NodeArray], list[str]]:
-    """The arrays of all node types, and how they were chosen.
+    """The arrays of all node types, and notes on the chosen columns.
 
-    `texts` are `TYPE=FILE` or `TYPE=FILE:COLUMN,COLUMN`. A type that none of them names has the
-    columns of its table: the one column of lists, else all columns of numbers. Columns of times
-    become separate arrays. `besides` are the columns of a type that are used otherwise.
+    `texts` are `TYPE=FILE` or `TYPE=FILE:COLUMN,COLUMN`. Other types get features from their node
+    table: its only column of lists, or else all columns of numbers. Columns of times become
+    separate arrays. `besides` has the columns of each type that are used in another way.
 
-    Errors: `InvalidError` for another form, or a type that is not there.
+    Errors: `InvalidError` for a text of another form, or with an unknown type.
     """
     given: dict[str, str] = {}
     for text in texts:
@@ -64,7 +64,7 @@ def open_features(
 def _of_file(
     spec: FileSpec, nodes: NodeTable, besides: set[str], reading: Reading
 ) -> tuple[list[NodeArray], list[str]]:
-    """The features of a type in a file, which may be the table of the nodes itself.
+    """The arrays of a type from a file, which may be its node table, and notes.
 
     Errors: `InvalidError` if `spec` leaves out all columns of numbers of the table.
     """
@@ -85,7 +85,7 @@ def _of_file(
 
 
 def _rows(spec: FileSpec, reading: Reading) -> RowSource:
-    """The rows of a file, or of a sparse matrix with its zeros."""
+    """The rows of a file; rows of a sparse matrix become dense."""
     return sparse_rows(spec.path) if is_sparse(spec) else open_rows(spec, reading)
 
 
@@ -97,10 +97,10 @@ def arrays_of_table(
     chosen: list[str] | None = None,
     time: str | None = None,
 ) -> tuple[list[NodeArray], list[str]]:
-    """Features and arrays of a type from its own table, and how they were chosen.
+    """Features and arrays of a type from its node table, and notes on the chosen columns.
 
-    Columns in `besides` are used otherwise. With `chosen` these and no others are features. `time`
-    is the column that becomes the array `time`.
+    Columns in `besides` are used in another way. `chosen` are the columns of the features; by
+    default they are detected. `time` is the column that becomes the array `time`.
     """
     if nodes.spec is None:
         return [], []
@@ -119,7 +119,7 @@ def arrays_of_table(
     if chosen is not None:
         features, arrays = chosen, []
     left_out = [name for name in names if name not in features + arrays]
-    # The chosen column is the array of this name.
+    # The array `time` holds the column `time` of the caller, so a column of this name is left out.
     is_second = time is not None and TIME in [*times, *arrays]
     if is_second:
         times, arrays = ([one for one in of if one != TIME] for of in (times, arrays))
@@ -142,8 +142,7 @@ def arrays_of_table(
 
 
 def _require_values(node_type: str, table: Table, names: list[str], reading: Reading) -> None:
-    """Errors: `InvalidError` that lists the columns with missing values, unless these are
-    filled or kept."""
+    """Errors: `InvalidError` for missing values, unless the options fill or keep them."""
     if reading.fill is not None or reading.keeps_gaps:
         return
     gaps = {name: count for name in names if (count := table.missing(name))}

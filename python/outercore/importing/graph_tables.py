@@ -1,4 +1,4 @@
-"""The tables of a graph with several types: which file holds which nodes, or which edges."""
+"""Opens the tables of a graph with several types: one or more files for each type."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from outercore.importing.table.table import Table
 from outercore.importing.table.text import PLAIN, TextOptions, TextTable, suffix_of
 
 _NAME = re.compile(r"[\w.+-]+( [\w.+-]+)*")
-"""Names of types: each becomes part of a path."""
+"""The allowed names of types. They become parts of paths."""
 
 
 @dataclass(frozen=True)
@@ -36,11 +36,11 @@ class NodeTable:
 
     node_type: str
     spec: FileSpec | None
-    """The file; `None` where only the number of nodes is given."""
+    """The file; `None` if the user gave only the number of nodes."""
     table: Table | None
-    """The table in it; `None` for an array of features."""
+    """The table in the file; `None` for an array of features."""
     key: tuple[str, ...]
-    """The columns by which edges name a node; none: they give the number of its row."""
+    """The columns of the node's key. Without any, edges name a node by its row number."""
     count: int | None
     """The number of nodes, if known without reading."""
     files: tuple[FileState, ...] = ()
@@ -51,12 +51,12 @@ class NodeTable:
 
     @property
     def numbers(self) -> range:
-        """The numbers of the nodes among all nodes of the space."""
+        """The range of this type's nodes among all nodes of the space."""
         return range(self.first, self.first + (self.count or 0))
 
     @property
     def identity(self) -> str:
-        """Text that differs for another input."""
+        """A text that changes if the input changes."""
         return " ".join([self.node_type, str(self.spec), str(self.key), *map(str, self.files)])
 
 
@@ -68,7 +68,7 @@ class EdgeTable:
     spec: FileSpec
     table: Table
     source: tuple[str, ...]
-    """Columns with the key of the source; without any, node i is the source of row i."""
+    """Columns with the key of the source node. Without any, node i is the source of row i."""
     target: tuple[str, ...]
     others: tuple[str, ...]
     """Columns besides the ends."""
@@ -85,15 +85,16 @@ class EdgeTable:
 
     @property
     def identity(self) -> str:
-        """Text that differs for another input."""
+        """A text that changes if the input changes."""
         columns = [*self.source, "", *self.target, "", *self.others, "", str(self.time)]
         return " ".join([self.key, str(self.spec), *columns, *map(str, self.files)])
 
 
 def open_node_types(texts: tuple[str, ...], reading: Reading) -> dict[str, NodeTable]:
-    """Node types, given as `TYPE=FILE`, `TYPE=FILE:KEY` or `TYPE=COUNT`.
+    """Opens node types, given as `TYPE=FILE`, `TYPE=FILE:KEY` or `TYPE=COUNT`.
 
-    Errors: `InvalidError` for another form, a type that is given twice, and a table without rows.
+    Errors: `InvalidError` for another form, a table without rows, and files of one type that
+    cannot be one table.
     """
     found: dict[str, NodeTable] = {}
     parts: dict[str, Parts] = {}
@@ -113,9 +114,9 @@ def open_node_types(texts: tuple[str, ...], reading: Reading) -> dict[str, NodeT
 
 
 def _with_part(nodes: NodeTable, part: NodeTable) -> NodeTable:
-    """The nodes of one type in several texts, in the order in which these are given.
+    """Adds the text file `part` to the text files of a node type.
 
-    Errors: `InvalidError` for arrays and Parquet, for other columns, and for another key.
+    Errors: `InvalidError` for arrays and Parquet, and for files with different columns or keys.
     """
     what = f"--nodes: `{nodes.node_type}` is given twice"
     if part.spec is not None and part.spec.path in {one.path for one in nodes.files}:
@@ -165,9 +166,9 @@ def _node_table(node_type: str, value: str, reading: Reading, parts: Parts) -> N
 def open_edge_types(
     texts: tuple[str, ...], nodes: dict[str, NodeTable], reading: Reading
 ) -> list[EdgeTable]:
-    """Edge types, given as `SOURCE,RELATION,TARGET=FILE`, in the order of their keys.
+    """Opens edge types, given as `SOURCE,RELATION,TARGET=FILE`; sorts them by their keys.
 
-    Errors: `InvalidError` for another form, and a node type that is not there.
+    Errors: `InvalidError` for another form, and for an unknown node type.
     """
     found = []
     of_types: dict[EdgeType, Parts] = {}
@@ -215,10 +216,11 @@ def _edge_table(
 def _text_edges(
     spec: FileSpec, ends: tuple[NodeTable, NodeTable], options: TextOptions, parts: Parts
 ) -> TextTable:
-    """A text of edges. Where its words do not tell whether the first line names the columns, the
-    keys of the nodes do.
+    """Opens a text of edges. `ends` are the tables of its source nodes and target nodes.
 
-    Errors: as `open_table`.
+    If it is unclear whether the first line is a header, the keys of the nodes decide.
+
+    Errors: as `Parts.text`.
     """
 
     def opened(said: TextOptions) -> TextTable:
@@ -249,7 +251,7 @@ def _text_edges(
 
 
 def _are_words(table: TextTable) -> bool:
-    """Whether the columns of both ends hold texts, of which the first may be their names."""
+    """Whether both ends are columns of text, so that the first row may be a header."""
     return all(table.kind(name) == "text" for name in table.names[:2])
 
 
@@ -264,15 +266,15 @@ def _has_keys(nodes: NodeTable, wanted: list[Any]) -> list[bool]:
 
 
 def array_of_edges(edge_type: EdgeType, table: EdgeArrayTable) -> EdgeTable:
-    """Edges of one type in an array."""
+    """The edges of one type from an array."""
     (source, target), spec = ENDS, FileSpec(table.path, ())
     return EdgeTable(edge_type, spec, table, (source,), (target,), (), table.files)
 
 
 def text_of_edges(edge_type: EdgeType, path: Path) -> EdgeTable:
-    """Edges of one type between numbers of nodes, in a text of two columns without a header.
+    """The edges of one type from a text with two columns of node numbers and no header.
 
-    Errors: `InvalidError` for more columns, or less.
+    Errors: `InvalidError` for another number of columns.
     """
     table = TextTable.detect(path, "table", PLAIN)
     if len(table.names) != 2:
@@ -282,7 +284,7 @@ def text_of_edges(edge_type: EdgeType, path: Path) -> EdgeTable:
 
 
 def require_type_name(option: str, name: str) -> None:
-    """Errors: `InvalidError` for a type that cannot be part of a path, or of a key."""
+    """Errors: `InvalidError` for a type name that cannot be part of a path and a key."""
     if not _NAME.fullmatch(name) or name.startswith(".") or "__" in name:
         raise InvalidError(
             f"{option}: `{name}` cannot name a type\n"
@@ -291,8 +293,10 @@ def require_type_name(option: str, name: str) -> None:
 
 
 def refuse_keys(option: str, file: str, nodes: NodeTable, reading: Reading) -> None:
-    """Errors: `InvalidError` for a table with a column of keys, whose rows may be in another
-    order than the nodes."""
+    """Errors: `InvalidError` for a table with a column of keys.
+
+    Its rows may be in another order than the nodes.
+    """
     spec = FileSpec.parse(file, may_leave_out=True)
     if not nodes.key or is_array(spec):
         return

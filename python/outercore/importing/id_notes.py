@@ -1,5 +1,7 @@
-"""Other readings of the ids of an import: they start at 1, have gaps or zeros in front, or their
-number differs from the file's comments."""
+"""Notes on ids of an import that may have another meaning.
+
+Ids may start at 1, have gaps or leading zeros, or differ from the counts in the file's comments.
+"""
 
 from __future__ import annotations
 
@@ -13,23 +15,23 @@ from outercore.files.large_arrays import blocks, mapped
 from outercore.importing.source import GraphSource
 
 _SPARSE, _FEW = 4, 16
-"""Ids have gaps where there are so many nodes for each end of an edge, and some more."""
+"""Ids seem to have gaps if there are more than `_SPARSE` nodes per end of an edge, plus `_FEW`."""
 _OFFSET_BYTES, _NOTABLE_BYTES = 8, 1 << 20
 _NAMED = ("--ids", "dictionary")
 
 
 @dataclass(frozen=True)
 class IdNote:
-    """A note, and the option of an import that reads the ids in the other way."""
+    """A note, and the option of an import that gives the ids the other meaning."""
 
     text: str
     option: tuple[str, ...] = ()
 
 
 def notes_on_ids(source: GraphSource, graph: Any, summary: dict[str, Any]) -> list[IdNote]:
-    """Notes on how the ids of an import were understood; `summary` is the result of the import.
+    """Notes on the assumed meaning of the ids of an import; `summary` is the import's result.
 
-    Cost: reads the sources up to the first 0; all of them if node 0 lacks edges.
+    Cost: reads the sources of the arcs up to the first 0; all of them if node 0 lacks edges.
     """
     notes = _on_zeros(source, summary)
     counted = source.nodes is None and not any(array.role != "split" for array in source.of_nodes)
@@ -68,13 +70,13 @@ def _on_zeros(source: GraphSource, summary: dict[str, Any]) -> list[IdNote]:
 
 
 def zeros_in_front(count: int) -> str:
-    """How ids with zeros in front are read, for a note."""
+    """The text of a note on `count` ids with leading zeros."""
     ids = "1 id has zeros" if count == 1 else f"{count:,} ids have zeros"
     return f"{ids} in front: as numbers, `007` and `7` are one node"
 
 
 def _options_of_names(source: GraphSource) -> tuple[str, ...]:
-    """The option that makes names of ids, where every input can have names."""
+    """The option that imports ids as names, if every input can have names."""
     of_nodes = [array.rows for array in source.of_nodes if array.role != "names"]
     are_keyed = all(rows.key is not None for rows in of_nodes)
     can_be_named = all(edge.is_open for edge in source.edges) and source.graphs is None
@@ -82,14 +84,14 @@ def _options_of_names(source: GraphSource) -> tuple[str, ...]:
 
 
 def _stated(source: GraphSource) -> tuple[int, int] | None:
-    """Nodes and edges that the comments of the one file of edges speak of."""
+    """The numbers of nodes and edges in the comments of the edge list, if there is only one."""
     return source.edges[0].stated if len(source.edges) == 1 else None
 
 
 def _on_counts(source: GraphSource, graph: Any, summary: dict[str, Any]) -> list[IdNote]:
-    """A note on a file whose comments speak of other counts than there are.
+    """A note if the comments of the file have other counts than the graph.
 
-    They decide nothing: a part of a file keeps the comments of the whole.
+    It is only a note, because a part of a file often keeps the comments of the whole file.
     """
     stated = _stated(source)
     if stated is None:

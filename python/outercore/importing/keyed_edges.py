@@ -1,4 +1,4 @@
-"""Edges of each type, by the rows of their ends, which keys name."""
+"""Edges of each type. Keys name their ends, and a dictionary gives the row of each key."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from outercore.importing.table.times import TIME, has_gaps, has_times, time_valu
 
 _ROWS = 1 << 17
 _LOOKED_AT = 1000
-"""Rows that tell which columns hold keys."""
+"""Number of first rows that are compared with known keys, to suggest columns in an error."""
 Dangling = Literal["refuse", "drop"]
 """Treatment of edges with an unknown end."""
 
@@ -43,27 +43,28 @@ class Dropped:
     """Rows of an edge type that do not become edges."""
 
     no_node: int
-    """Those with a key that no node has."""
+    """Number of rows with a key that no node has."""
     no_key: int
-    """Those without a key: an empty field, or a null."""
+    """Number of rows without a key: an empty field, or a null."""
 
 
 @dataclass(frozen=True)
 class Ends:
-    """The edges of one table, by rows of their ends."""
+    """The edges of one table. It finds the nodes of their ends."""
 
     table: EdgeTable
     uses: tuple[int | None, int | None]
-    """Number of the column of keys of each end; `None`: the end is the number of a node, or the row
-    of the edge."""
+    """For each end, the index of its column of keys in `Keys`. `None`: the column has numbers of
+    nodes, or the end is the row of the edge."""
     parts: tuple[range | None, range | None] = (None, None)
-    """Range of the nodes of each end among all nodes of their space of keys; `None`: all. Rows with
-    other ends are edges of other types."""
+    """For each end, the range of its node type among all nodes of its space of keys; `None`: all.
+    Rows with ends outside are edges of other types."""
     is_counting: bool = True
-    """Whether keys that no node has are counted here, and not with another type of these rows."""
+    """Whether this object counts unknown keys. If a table has rows of several edge types, only one
+    of its objects counts them."""
 
     def batches(self, keys: Keys) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-        """Sources and targets; below 0 for a key that no node has, and for an empty one."""
+        """Sources and targets in batches; a negative number for an unknown or empty key."""
         first = 0
         for count, numbers in self._numbers(keys):
             part, place = slice(first, first + count), 0
@@ -80,7 +81,7 @@ class Ends:
             yield ends[0], ends[1]
 
     def _numbers(self, keys: Keys) -> Iterator[tuple[int, NDArray[np.int64]]]:
-        """The rows of each batch, and the ends in them that are columns of numbers."""
+        """For each batch, its number of rows, and the values of the ends without keys."""
         ends = zip((self.table.source, self.table.target), self.uses, strict=True)
         plain = [name for columns, use in ends if use is None for name in columns]
         if plain:
@@ -92,7 +93,7 @@ class Ends:
             yield min(_ROWS, total - first), np.empty((0, 0), np.int64)
 
     def with_both_ends(self, keys: Keys, part: slice) -> NDArray[np.bool_] | None:
-        """Which rows of a part have both ends; `None` for all."""
+        """Mask of the rows of a part that have both ends; `None` for all rows."""
         found = [
             self.of_type(end, keys.part(use, part))
             for end, use in enumerate(self.uses)
@@ -101,19 +102,19 @@ class Ends:
         return np.logical_and.reduce(found) if found else None
 
     def of_type(self, end: int, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Which rows of an end are nodes of its type."""
+        """Mask of the rows whose node at this end (0: source, 1: target) is of its type."""
         part = self.parts[end]
         return rows >= 0 if part is None else (rows >= part.start) & (rows < part.stop)
 
 
 @dataclass(frozen=True)
 class KeyedEdges:
-    """All edges of one type."""
+    """All edges of one type, from one or more tables."""
 
     edge_type: EdgeType
     ends: tuple[Ends, ...]
     reverse: bool
-    """Whether sources and targets change places."""
+    """Whether sources and targets are exchanged."""
 
     @property
     def key(self) -> str:
@@ -126,9 +127,9 @@ class KeyedEdges:
         return tuple(state for ends in self.ends for state in ends.table.files)
 
     def feed(self, importer: Importer, keys: Keys, dangling: Dangling) -> Dropped:
-        """Hands the edges to the importer; returns how many were dropped.
+        """Passes the edges to the importer. Returns the numbers of dropped rows.
 
-        Errors: `InvalidError` for an end that is not a node, unless these are dropped.
+        Errors: `InvalidError` for an end that is not a node, unless `dangling` is `drop`.
         """
         importer.begin_edge_type(self.key)
         no_node = no_key = rows_of_all = 0
@@ -138,7 +139,7 @@ class KeyedEdges:
                 missing = np.zeros(len(sources), np.bool_)
                 empty = np.zeros(len(sources), np.bool_)
                 kept = np.ones(len(sources), np.bool_)
-                # The core names the number of a row that is out of range.
+                # Ends without keys are numbers of nodes, and the core checks their range.
                 for end, rows in enumerate((sources, targets)):
                     if ends.uses[end] is None:
                         continue
@@ -166,10 +167,11 @@ class KeyedEdges:
         return Dropped(no_node, no_key)
 
     def arrays(self, keys: Keys, fill: float | None) -> tuple[list[NodeArray], list[str]]:
-        """The further columns of numbers, and the names of the columns that are left out.
+        """Edge arrays from the other columns of numbers, and the names of ignored columns.
 
-        `fill` stands for missing numbers. Dates with gaps are left out, but for the times. A
-        reverse edge has the values of its edge: one without its time would show the future.
+        `fill` replaces missing numbers. Columns of dates with gaps are ignored, except the chosen
+        time. A reverse edge has the values of its edge: without the time, samples could see the
+        future.
         """
         filled = self._filled()
         timed = filled[0].table.time
@@ -195,7 +197,7 @@ class KeyedEdges:
         return arrays, sorted(named - set(numbers))
 
     def _filled(self) -> list[Ends]:
-        """The tables with rows, which say what columns hold; the first one where none has some."""
+        """The tables with rows, which show the column types; the first table if all are empty."""
         return [ends for ends in self.ends if ends.table.table.rows] or [self.ends[0]]
 
     def _column(self, name: str, keys: Keys, fill: float | None) -> RowSource:
@@ -239,7 +241,7 @@ def edges_of_types(
 ) -> tuple[list[KeyedEdges], list[Column]]:
     """The edge types in the order of their keys, and the columns of keys that they use.
 
-    Errors: `InvalidError` for a reverse edge type that is given, too.
+    Errors: `InvalidError` if a reverse edge type exists already.
     """
     uses: list[Column] = []
     ends: dict[EdgeType, list[Ends]] = {}
@@ -256,9 +258,9 @@ def edges_of_types(
 
 
 def with_reverse(ends: dict[EdgeType, list[Ends]], *, add_reverse: bool) -> list[KeyedEdges]:
-    """The edge types, with their reverse ones if these are wanted, in the order of their keys.
+    """The edge types in the order of their keys, with reverse edge types if `add_reverse`.
 
-    Errors: `InvalidError` for a reverse edge type that is given, too.
+    Errors: `InvalidError` if a reverse edge type exists already.
     """
     found = [KeyedEdges(edge_type, tuple(of), reverse=False) for edge_type, of in ends.items()]
     if add_reverse:
@@ -275,7 +277,7 @@ def with_reverse(ends: dict[EdgeType, list[Ends]], *, add_reverse: bool) -> list
 
 
 def _other_ends(table: EdgeTable, keys: Keys) -> str | None:
-    """A hint with the first two columns that hold keys of the nodes, if these are other ones."""
+    """A hint with the first two columns that hold known keys; `None` if the table uses these."""
     first: dict[str, Any] = {}
     for name in table.table.names:
         # Columns such as fractions cannot be keys.
@@ -293,7 +295,7 @@ def _other_ends(table: EdgeTable, keys: Keys) -> str | None:
 
 
 def _no_node(ends: Ends, row: int, keys: Keys) -> InvalidError:
-    """The error of a row whose key no node has."""
+    """The error for a row with an unknown or empty key."""
     table = ends.table
     for columns, node_type, end in (
         (table.source, table.edge_type[0], 0),

@@ -1,7 +1,7 @@
-"""Keys of tables as numbers of rows, through a dictionary on disk.
+"""Converts keys of tables to row numbers, by a dictionary on disk.
 
-A key counts within its node type. In a graph of one type each key is a node, and nodes are numbered
-in the order of the keys: shorter ones first, then by bytes.
+A key is unique within its node type. In a graph of one type, each different key is a node, and
+nodes are numbered in the order of the keys: shorter keys first, then by bytes.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _ROWS = 1 << 20
 _NUMBERS = "names/entity.numbers"
 """The number of each text in the dictionary, in the order of the columns."""
 NO_NODE, EMPTY = -1, -2
-"""Rows of unknown keys, and of empty ones."""
+"""Row numbers that stand for unknown keys, and for empty keys."""
 
 
 @dataclass(frozen=True)
@@ -57,21 +57,21 @@ class Column:
     space: str | None = None
     """The set of node types in which keys are unique; `None`: this type alone."""
     first: int = 0
-    """The number of the first row among all nodes of the space."""
+    """For a column that defines keys: the number of its first node among all nodes of the space."""
     is_one: bool = True
-    """Whether a key is the text of one column."""
+    """Whether a key has one column. If it has several, `texts` joins them."""
     are_nodes: bool = False
     """Whether each key is a node, so that nodes are numbered in the order of the keys."""
 
     @property
     def prefix(self) -> str:
-        """Precedes the keys of a space in the dictionary, so that spaces may have equal keys."""
+        """The text before each key of a space in the dictionary. So spaces may have equal keys."""
         if self.are_nodes:
             return ""
         return (self.node_type if self.space is None else self.space) + _SEPARATOR
 
     def key(self, row: int) -> str:
-        """The key in a row, as messages show it.
+        """The key in a row, in the form for messages.
 
         Cost: reads the column up to this row.
         """
@@ -91,7 +91,10 @@ def column_of(
     space: str | None = None,
     first: int = 0,
 ) -> Column:
-    """The column, or several, of a table that hold keys of `node_type`."""
+    """The column of keys of `node_type` in a table; several `columns` are joined to one key.
+
+    The other parameters are the fields of `Column`.
+    """
     empty = "" if may_be_empty else None
 
     def texts() -> Iterator[Any]:
@@ -103,13 +106,13 @@ def column_of(
 
 
 def columns_in_words(columns: tuple[str, ...]) -> str:
-    """The columns of a key as messages name them."""
+    """The columns of a key as text for messages."""
     word = "column" if len(columns) == 1 else "columns"
     return f"{word} {', '.join(f'`{name}`' for name in columns)}"
 
 
 def _joined(parts: list[Any]) -> Any:
-    """Keys of several columns as one text; empty where one of them is."""
+    """Keys of several columns, joined to one text; empty if one column is empty."""
     separator = pa.scalar(_WITHIN, pa.large_string())
     whole = pc.binary_join_element_wise(*parts, separator)
     empty = pc.equal(pc.binary_length(parts[0]), 0)
@@ -119,19 +122,20 @@ def _joined(parts: list[Any]) -> Any:
 
 
 def readable(key: str) -> str:
-    """A key as messages show it."""
+    """A key in the form for messages: the columns of a joined key are separated by commas."""
     return key.replace(_WITHIN, ", ")
 
 
 class Keys:
-    """The row of each key, through a dictionary on disk; a context that removes the dictionary.
+    """Finds the row of each key by a dictionary on disk. The end of its context removes the files.
 
-    `nodes` are the columns that define the keys of their types, one for each type that has some;
-    `uses` refer to them. `identity` tells another dictionary. After an interrupt the dictionary
-    stays, and the next build reuses it if it is complete.
+    `nodes` are the columns that define keys, one for each node type with keys. `uses` are the
+    columns that refer to these keys, such as the ends of edges. `identity` is a text that changes
+    if the inputs change. After an interrupt, the dictionary stays. The next build reuses it if it
+    is complete and the identity is equal.
 
-    Cost: each column is read once, and once more where an import is resumed; on disk
-    the keys, and 16 bytes a key and use.
+    Cost: reads each column once, and once more if an import is resumed. Disk: the keys, and 16
+    bytes per key and use.
     """
 
     names: Graph
@@ -157,9 +161,9 @@ class Keys:
             remove_at_once(self._place)
 
     def build(self, memory: int, progress: Progress) -> None:
-        """Numbers all keys.
+        """Builds the dictionary, which numbers all keys, within `memory` bytes.
 
-        Errors: `InvalidError` for an empty key, and for two rows of nodes with one key.
+        Errors: `InvalidError` for an empty key, and for two rows of nodes with the same key.
         """
         if not self._columns:
             return
@@ -185,20 +189,20 @@ class Keys:
             return False
 
     def rows(self, use: int) -> NDArray[np.int64]:
-        """[rows] the node of each key in column number `use` of the uses, or `NO_NODE`, `EMPTY`."""
+        """The node of each key in the column `uses[use]`, or `NO_NODE` or `EMPTY`; [rows]."""
         return self._rows[use]
 
     def are_defined(self) -> NDArray[np.bool_]:
-        """[keys] whether a column of nodes has each key of the dictionary."""
+        """For each key of the dictionary, whether a column of nodes has it; [keys]."""
         return self._row_of >= 0
 
     def arrays(self) -> list[NodeArray]:
-        """The keys of the nodes as texts, with their order, for results and for looking them up.
+        """Arrays with the keys of the nodes as texts, and their order, for the data set.
 
-        A type whose keys are the numbers of its rows needs none. Keys of several columns are not
-        kept.
+        Types whose keys are their row numbers have no such arrays, nor have keys of several
+        columns.
 
-        Cost: goes through the keys of a type up to three times.
+        Cost: reads the keys of a type up to three times.
         """
         found = []
         for number, column in enumerate(self._columns[: self._nodes]):
@@ -212,14 +216,14 @@ class Keys:
         return found
 
     def _ranked(self, number: int, column: Column) -> Iterator[NDArray[np.uint64]]:
-        """The nodes of a type, in the order of their keys: the dictionary is in that order."""
+        """The ids of a type's nodes in the order of their keys, which the dictionary has."""
         for start, of_column in blocks(self._column_of, _ROWS):
             rows = self._row_of[start : start + len(of_column)][of_column == number]
             yield (rows - column.first).astype(np.uint64)
             forget(self._row_of)
 
     def example(self, node_type: str) -> str | None:
-        """The key of the first node of a type, and where it is; `None` where no table has keys."""
+        """The key of the first node of a type and its column, as text; `None` without keys."""
         for column in self._columns[: self._nodes]:
             if column.node_type == node_type:
                 for texts in column.texts():
@@ -228,7 +232,7 @@ class Keys:
         return None
 
     def are_known(self, node_type: str, keys: Any) -> bool:
-        """Whether nodes of a type have most of these keys.
+        """Whether more than half of these keys are keys of nodes of a type.
 
         Cost: reads the keys of the type.
         """
@@ -239,7 +243,7 @@ class Keys:
         return 2 * int(pc.sum(known).as_py() or 0) > len(keys)
 
     def part(self, use: int, part: slice) -> NDArray[np.int64]:
-        """A copy of a part of `rows`; what was read of the file is let go."""
+        """A copy of a part of `rows(use)`. Releases the pages that were read from the file."""
         found = np.array(self._rows[use][part])
         forget(self._rows[use])
         return found
@@ -293,18 +297,19 @@ class Keys:
         if not count:
             return np.empty(0, np.int64)
         again = "run the same command again"
-        # A file without a name disappears with this process, also when it is killed.
+        # The file has no name, so the system removes it with this process, even if it is killed.
         with (
             device_errors(f"`{self._place}`: {name}", again),
             tempfile.TemporaryFile(dir=self._place) as file,
         ):
-            # A full disk is an error here; behind a mapped page it would end the process.
+            # Reserve the space: a full disk raises an error here, but a write to a mapped page
+            # would end the process.
             os.posix_fallocate(file.fileno(), 0, 8 * count)
             return np.memmap(file, np.int64, "r+", shape=(count,))
 
 
 def _are_rows(column: Column) -> bool:
-    """Whether each key is the number of its row; it is read until one is not."""
+    """Whether each key is the number of its row. Reads the column up to the first other key."""
     row = 0
     for texts in column.texts():
         numbers = pa.array(np.arange(row, row + len(texts))).cast(pa.large_string())
@@ -315,7 +320,7 @@ def _are_rows(column: Column) -> bool:
 
 
 def _named(column: Column, texts: Any, first: int) -> Names:
-    """Keys within their type, as the importer takes them.
+    """Keys with the prefix of their space, as offsets and bytes for the importer.
 
     Errors: `InvalidError` with the row of an empty key.
     """

@@ -1,4 +1,4 @@
-"""Labels of nodes: numbers as they are, words as classes, which keep their names."""
+"""Opens labels of nodes. Numbers stay unchanged; words become classes, which keep their names."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from outercore.importing.table.text import TextTable
 def class_arrays(where: str, texts: pa.Array) -> list[NodeArray]:
     """Labels from texts in memory, and the names of the classes; an empty text is a missing label.
 
-    Errors: `InvalidError` where no row has a label.
+    Errors: `InvalidError` if no row has a label.
     """
     names = sorted({name for name in pc.unique(texts).to_pylist() if name})
     if not names:
@@ -48,7 +48,7 @@ def class_arrays(where: str, texts: pa.Array) -> list[NodeArray]:
 
 
 def _codes(words: pa.Array, names: pa.Array) -> NDArray[np.int64]:
-    """The places of words among the classes; -1 for others."""
+    """The class number of each word: its place in `names`; -1 for other words."""
     places = pc.fill_null(pc.index_in(words, names), -1)
     return places.to_numpy(zero_copy_only=False).astype(np.int64)
 
@@ -58,13 +58,13 @@ def _numbered_classes(where: str, count: int) -> str:
 
 
 MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "NAN", "null", "NULL", "None", "<NA>")
-"""Words for a missing label, as pandas, R and SQL write them."""
+"""Words by which pandas, R and SQL write a missing value: here a missing label."""
 
 
 def without_label(task: str | None) -> tuple[Missing, float]:
-    """How labels treat an empty cell, and the label of a node without a row.
+    """The values for an empty cell, and for a node without a row.
 
-    Among numbers to learn -1 is a number like any other.
+    Classes use -1. A regression uses NaN, because -1 is an ordinary number there.
     """
     return ("nan", np.nan) if task == "regression" else ("minus_one", -1)
 
@@ -72,9 +72,11 @@ def without_label(task: str | None) -> tuple[Missing, float]:
 def label_arrays(
     text: str, reading: Reading, task: str | None, node_type: str | None = None
 ) -> list[NodeArray]:
-    """The labels in a file, and the names of their classes where they are words.
+    """Opens the labels in a file. If they are words, the names of the classes follow.
 
-    Errors: as `open_rows`; words among numbers are refused.
+    `text` is `FILE` or `FILE:COLUMN,COLUMN`.
+
+    Errors: as `open_rows`; `InvalidError` for words among numbers.
     """
     spec = FileSpec.parse(text, may_leave_out=True)
     if is_array(spec):
@@ -97,7 +99,7 @@ def _label_columns(
     task: str | None,
     node_type: str | None = None,
 ) -> list[NodeArray]:
-    """As `label_arrays`, for the chosen columns of an open table."""
+    """Like `label_arrays`, for `columns` of an open table."""
     reading = replace(reading, fill=None)
     missing, absent = without_label(task)
     names = None if task == "regression" else _names(table, columns.values)
@@ -114,7 +116,7 @@ def _label_columns(
 
 
 def _on_zeros(table: Table, columns: list[str]) -> list[str]:
-    """Notes on labels with zeros in front, of which others may be the same number."""
+    """Notes on labels with leading zeros, because `007` and `7` become the same class."""
     counts = {name: table.padded(name) for name in columns}
     return [
         f"`{table.path}`: column `{name}`: {count:,} labels have zeros in front: as numbers, `007` "
@@ -125,7 +127,7 @@ def _on_zeros(table: Table, columns: list[str]) -> list[str]:
 
 
 def _words_of(table: Table, column: str) -> Iterator[pa.Array]:
-    """A column of text; a null or an empty text means no label."""
+    """The words of a text column in batches; a null or an empty text means no label."""
     if isinstance(table, ParquetTable):
         for (values,) in table.batches([column]):
             if pa.types.is_dictionary(values.type):
@@ -137,10 +139,10 @@ def _words_of(table: Table, column: str) -> Iterator[pa.Array]:
 
 
 def _names(table: Table, columns: list[str]) -> pa.Array | None:
-    """The classes of one column of words, sorted; `None` for anything else.
+    """The sorted classes of a column of words; `None` for numbers and for several columns.
 
-    In a text file a number among the words shows that the column was meant to hold numbers. Parquet
-    and Neo4j have a type for words.
+    If a text file has a number among the words, the column counts as numbers. Parquet and Neo4j
+    files have types, so their text columns always hold words.
     """
     if len(columns) != 1 or table.kind(columns[0]) != "text":
         return None
@@ -167,7 +169,7 @@ def _is_number(word: str) -> bool:
 
 
 class _Codes:
-    """A table whose column of words holds the places of the words among the classes."""
+    """A table whose column of words is replaced by the class number of each word."""
 
     def __init__(self, table: Table, column: str, names: pa.Array) -> None:
         self._table, self._column, self._names = table, column, names
@@ -199,11 +201,11 @@ class _Codes:
 def open_labels(
     text: str, nodes: dict[str, NodeTable], reading: Reading, task: str | None
 ) -> list[NodeArray]:
-    """Labels given as `TYPE.COLUMN` of a node table, or as `TYPE=FILE`.
+    """Opens labels, given as `TYPE.COLUMN` of a node table, or as `TYPE=FILE`.
 
     Words become classes, as in `label_arrays`.
 
-    Errors: `InvalidError` for another form; `NotFoundError` for a column that is not there.
+    Errors: `InvalidError` for another form; `NotFoundError` for a missing column.
     """
     node_type, equals, file = text.partition("=")
     if equals:
@@ -221,11 +223,11 @@ def open_labels(
 def label_column(
     text: str, nodes: dict[str, NodeTable], option: str = "--label"
 ) -> tuple[str, str]:
-    """Node type and column of `TYPE.COLUMN`.
+    """Node type and column from `TYPE.COLUMN`; `option` is its name in messages.
 
     Errors: as `open_labels`.
     """
-    # A type may have dots, and so may a column: the longest type that has the column.
+    # Types and columns may both have dots. The longest type whose table has the column is chosen.
     parts = text.split(".")
     ends = range(len(parts) - 1, 0, -1)
     known = [(".".join(parts[:end]), ".".join(parts[end:])) for end in ends]
@@ -254,8 +256,10 @@ def _require_type(
 
 
 def has_label(labels: NDArray, task: str | None) -> NDArray[np.bool_]:
-    """Which rows of labels, [rows] or [rows, tasks], say something. Among numbers to learn any
-    number does."""
+    """Mask of the rows that have a label, [rows]; `labels` are [rows] or [rows, tasks].
+
+    In a regression, negative integers are labels, too.
+    """
     if labels.dtype.kind == "f":
         known = ~np.isnan(labels)
     else:

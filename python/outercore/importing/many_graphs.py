@@ -1,4 +1,4 @@
-"""Data sets of many graphs: which nodes belong to which graph, and arrays with a row a graph."""
+"""Data sets of many graphs: the graph of each node, and arrays with a row for each graph."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from outercore.importing.table.rows import Reading, RowSource, open_rows
 
 @dataclass(frozen=True)
 class GraphLevel:
-    """The arrays with a row for each graph, and the first node of each.
+    """The first node of each graph, and the arrays with a row for each graph.
 
-    Shapes: `first` int64 [graphs]; `arrays` have a row a graph; `splits` int64 ids of graphs.
+    Shapes: `first` int64 [graphs]; `arrays` [graphs, ...]; `splits` int64 ids of graphs.
     """
 
     first: NDArray[np.int64]
@@ -28,7 +28,7 @@ class GraphLevel:
     arrays: dict[str, NDArray[Any]] = field(default_factory=dict)
     splits: dict[str, NDArray[np.int64]] = field(default_factory=dict)
     local_ids: bool = False
-    """Whether the input has ids within the graphs, so that no edge can connect two."""
+    """Whether the input numbers the nodes of each graph separately. So no edge connects graphs."""
 
     @property
     def count(self) -> int:
@@ -36,7 +36,7 @@ class GraphLevel:
         return len(self.first)
 
     def stored(self) -> Iterator[tuple[str, NDArray[Any]]]:
-        """Every array with its key; `first`, which makes the data set one of many, comes last."""
+        """Every array with its key. `first` comes last: it marks a data set of many graphs."""
         for name, values in self.arrays.items():
             yield PREFIX + name, values
         for name, ids in self.splits.items():
@@ -45,9 +45,9 @@ class GraphLevel:
 
 
 def first_nodes(ids: NDArray[Any], where: str, start: int = 0) -> NDArray[np.int64]:
-    """The first node of each graph, from the graph of each node; graphs count from `start`.
+    """The first node of each graph. `ids` has the graph of each node; graphs count from `start`.
 
-    Errors: `InvalidError` with the row where the graph ids decrease, or leave a graph out.
+    Errors: `InvalidError` with the row where graph ids decrease or have a gap.
     """
     if ids.ndim != 1 or ids.dtype.kind not in "iu" or not len(ids):
         raise InvalidError(
@@ -70,24 +70,24 @@ def first_nodes(ids: NDArray[Any], where: str, start: int = 0) -> NDArray[np.int
 
 
 def whole_counts(counts: NDArray[Any], where: str) -> NDArray[np.int64]:
-    """Numbers of nodes, or of edges, of graphs.
+    """Checks numbers of nodes, or of edges, of each graph, and returns them as int64.
 
-    Errors: `InvalidError` for other than whole numbers, 0 or more, whose sum is a number of nodes.
+    Errors: `InvalidError` for anything but integers of 0 or more with a sum below 2^62.
     """
     if counts.dtype.kind not in "iu" or counts.ndim != 1:
         raise InvalidError(
             f"{where}: expected whole numbers [graphs], found {counts.dtype} {counts.shape}"
         )
-    # As floats, since a sum of whole numbers wraps.
+    # The sum is in floats, because a sum of integers may overflow.
     if len(counts) and (counts.min() < 0 or counts.astype(np.float64).sum() >= 2.0**62):
         raise InvalidError(f"{where}: {counts.min()} to {counts.max()} cannot be counts")
     return counts.astype(np.int64)
 
 
 def first_of_counts(counts: NDArray[Any], where: str) -> NDArray[np.int64]:
-    """The first node of each graph, from the nodes of each graph.
+    """The first node of each graph, from the number of nodes of each graph.
 
-    Errors: `InvalidError` for a graph without nodes, and for counts that cannot be.
+    Errors: as `whole_counts`; `InvalidError` for a graph without nodes.
     """
     counts = whole_counts(counts, where)
     if len(empty := np.flatnonzero(counts < 1)):
@@ -96,11 +96,11 @@ def first_of_counts(counts: NDArray[Any], where: str) -> NDArray[np.int64]:
 
 
 def labels_of(values: NDArray[Any], where: str, task: str | None = None) -> NDArray[Any]:
-    """Labels as the data set stores them, by the rules for labels of nodes.
+    """Labels of graphs in their stored form. The rules are those for labels of nodes.
 
     Shapes: `values` [graphs] or [graphs, columns]; result int64 classes [graphs], float32 [graphs,
     columns] of 0, 1 and NaN, or float64 numbers.
-    Errors: `InvalidError` with the row of a value that does not fit.
+    Errors: `InvalidError` with the row of an invalid value.
     """
     if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]
@@ -129,9 +129,9 @@ def labels_of(values: NDArray[Any], where: str, task: str | None = None) -> NDAr
 
 
 def class_numbers(values: NDArray[np.int64], what: str) -> tuple[NDArray[np.int64], list[str]]:
-    """Names of classes that are whole numbers, as classes from 0 on, and a note where they change.
+    """Converts integers to classes from 0, and returns a note if they change.
 
-    Text layouts name classes by any numbers, such as -1 and 1, and cannot mark a missing label.
+    Text formats name classes by any integers, such as -1 and 1, and cannot mark a missing label.
     """
     names, classes = np.unique(values, return_inverse=True)
     if np.array_equal(names, np.arange(len(names))):
@@ -143,7 +143,7 @@ def class_numbers(values: NDArray[np.int64], what: str) -> tuple[NDArray[np.int6
 def _split_of(ids: NDArray[Any], graphs: int, where: str) -> NDArray[np.int64]:
     """Ids of graphs, from ids or a mask.
 
-    Errors: `InvalidError` with the row of an id that is out of range or comes twice.
+    Errors: `InvalidError` with the row of an id that is out of range or repeated.
     """
     if ids.dtype.kind == "b":
         if ids.shape != (graphs,):
@@ -164,10 +164,10 @@ def _split_of(ids: NDArray[Any], graphs: int, where: str) -> NDArray[np.int64]:
 
 
 def require_inside(edges: list[EdgeSource], level: GraphLevel) -> None:
-    """Makes sure, before the import, that no edge connects two graphs.
+    """Checks before the import that no edge connects two graphs.
 
-    Cost: reads the edges once, unless their ids are within the graphs.
-    Errors: `InvalidError` with the row of the first edge that does.
+    Cost: reads the edges once, unless each graph numbers its nodes separately.
+    Errors: `InvalidError` with the row of the first edge that connects two graphs.
     """
     for source in edges if not level.local_ids else ():
         row = 0
@@ -213,9 +213,9 @@ def _require(where: str, good: NDArray[np.bool_], values: NDArray[Any], expected
 
 
 def open_graph_ids(text: str, reading: Reading) -> GraphLevel:
-    """The graphs that a file with the graph of each node describes.
+    """Opens the graphs of a file that has the graph of each node.
 
-    Cost: reads the file; 8 bytes of memory a node.
+    Cost: reads the file; 8 bytes of memory per node.
     """
     ids = _all(open_rows(text, reading))
     first = first_nodes(ids, f"--graph-ids: `{text}`", int(reading.text.one_based))
@@ -223,9 +223,9 @@ def open_graph_ids(text: str, reading: Reading) -> GraphLevel:
 
 
 def read_labels(text: str, reading: Reading, task: str | None) -> NDArray[Any]:
-    """Labels of graphs, as they are stored; `reading.nodes` is the number of graphs.
+    """Reads labels of graphs in their stored form; `reading.nodes` is the number of graphs.
 
-    Errors: `InvalidError` unless the file has a row for each.
+    Errors: `InvalidError` unless the file has a row for each graph.
     """
     rows = open_rows(text, reading, missing="nan", absent=np.nan)
     values = _all(rows)
@@ -237,7 +237,7 @@ def read_labels(text: str, reading: Reading, task: str | None) -> NDArray[Any]:
 
 
 def read_splits(choice: SplitChoice, reading: Reading) -> dict[str, NDArray[np.int64]]:
-    """Splits of graphs by their names; `reading.nodes` is the number of graphs."""
+    """Reads splits of graphs, by name; `reading.nodes` is the number of graphs."""
     graphs = reading.nodes or 0
     return {
         name: _split_of(_all(rows), graphs, f"--split: `{rows.name}`")

@@ -1,4 +1,4 @@
-"""Inputs whose nodes have names: a dictionary on disk gives each name a number."""
+"""Opens inputs whose nodes have names. A dictionary on disk gives each name a number."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ from outercore.importing.table.text import TextTable, suffix_of
 from outercore.importing.texts import text_files
 
 _BLOCK = 1 << 20
-"""Rows that are looked at together."""
+"""Number of rows that are processed together."""
 _LOOKED_AT = 1000
-"""Rows that tell which column has the names of the edges."""
+"""Number of first rows that are compared, to suggest a column of names in an error."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,21 +59,21 @@ class _Table:
     file: NodeFile | None = None
     """Describes the values of nodes; `None` for edges and for the table that defines the nodes."""
     by_name: str = ""
-    """Text of a note about columns that are taken by their names."""
+    """Text of a note about columns that are chosen by name."""
 
     @property
     def identity(self) -> str:
-        """Text that differs for another input."""
+        """A text that changes if the input changes."""
         key = "" if len(self.names) > 1 else f"{self.names[0]}="
         return " ".join([f"{key}{self.spec}", *map(str, self.files)])
 
     def column(self) -> Column:
-        """All names, row by row."""
+        """All names as a column of keys, row by row."""
         where = f"`{self.spec.path}`: {columns_in_words(self.names)}"
         return Column("", where, self._texts, are_nodes=True)
 
     def _texts(self) -> Iterator[pa.Array]:
-        """Errors: `InvalidError` with the row of an empty name."""
+        """The names in batches. Errors: `InvalidError` with the row of an empty name."""
         row = 0
         for texts in key_texts(self.table, list(self.names)):
             for name, column in zip(self.names, texts, strict=True):
@@ -85,15 +85,15 @@ class _Table:
                     )
             rows, ends = len(texts[0]), len(texts)
             row += rows
-            # Both ends of an edge follow each other.
+            # The two ends of each edge are next to each other.
             order = np.arange(rows * ends).reshape(ends, rows).T.reshape(-1)
             yield texts[0] if ends == 1 else pa.concat_arrays(texts).take(pa.array(order))
 
 
 def _key_column(spec: FileSpec, table: Table) -> str:
-    """The column of a table of nodes that has their keys: the one chosen, else by its name.
+    """The column of keys in a table of nodes: the chosen column, or else one with a usual name.
 
-    Errors: `InvalidError` for several columns, and where no name says it.
+    Errors: `InvalidError` for several columns, and if no column has a usual name.
     """
     if len(spec.columns) > 1:
         raise InvalidError(f"--nodes: expected one column of keys, found {', '.join(spec.columns)}")
@@ -112,12 +112,12 @@ def _key_column(spec: FileSpec, table: Table) -> str:
 def _require_rows_of_nodes(
     table: _Table, nodes: dict[_Table, NDArray[np.int64]], keys: Keys
 ) -> None:
-    """Makes sure that each node has a row in the table.
+    """Checks that each node of the other tables has a row in the table.
 
-    `nodes` are the nodes in the rows of all other tables, [rows] or [rows, ends].
+    `nodes` maps each other table to the nodes in its rows, [rows] or [rows, ends].
 
-    Cost: a byte of memory for each node; a pass over all rows where one is missing.
-    Errors: `InvalidError` with the row that names a node which the table does not have.
+    Cost: one byte of memory per node. If a row is missing, also a pass over all rows.
+    Errors: `InvalidError` with a row whose node is not in the table.
     """
     known = keys.are_defined()
     if known.all():
@@ -150,17 +150,17 @@ def _rows(nodes: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
 
 
 def open_named(inputs: Inputs, options: ImportOptions) -> GraphSource:
-    """Inputs whose nodes have names; the source is complete once the names have numbers.
+    """Opens inputs whose nodes have names. `with_keys` of the source completes it.
 
-    Cost: the names of both ends of each edge are read once.
-    Errors: `InvalidError` for a node table without a column of ids, and for options that mean
-    nothing here.
+    Cost: the numbering of the names reads both ends of each edge once.
+    Errors: `InvalidError` for a node table without a column of ids, and for options without effect
+    on names.
     """
     return _Opening(inputs, options).source()
 
 
 class _Opening:
-    """The opened files of inputs whose nodes have names."""
+    """Opens the files of inputs whose nodes have names."""
 
     def __init__(self, inputs: Inputs, options: ImportOptions) -> None:
         _refuse_options(inputs)
@@ -177,7 +177,7 @@ class _Opening:
         self._tables = [*self._edges, *self._files]
 
     def source(self) -> GraphSource:
-        """The names, and how they complete the source."""
+        """A source with the columns of names, and the function that completes it."""
         return GraphSource(
             [],
             identities=self._identity(),
@@ -187,7 +187,7 @@ class _Opening:
         )
 
     def _identity(self) -> list[str]:
-        """The inputs and options on which the id of a name depends, and so the edges."""
+        """The inputs and options that determine the ids of names, and so the edges."""
         reading = reading_identity(self._inputs, self._options.task)
         tables = [*self._edges, *self._defining, *self._files]
         return [*(one.identity for one in tables), reading]
@@ -247,9 +247,9 @@ class _Opening:
         return _Table(spec, table, (_key_column(spec, table),), (), files)
 
     def _opened(self, spec: FileSpec) -> tuple[tuple[FileState, ...], Table]:
-        """A table of nodes, and its file as it is now.
+        """The current state of a file, and its table.
 
-        Errors: `InvalidError` for an array, whose rows are in the order of the nodes.
+        Errors: `InvalidError` for an array, because it has no column of names.
         """
         refuse_foreign(spec.path)
         if is_array(spec):
@@ -275,7 +275,7 @@ class _Opening:
         return [*node_files(self._inputs), *of_splits, *texts]
 
     def _likely_key(self, spec: FileSpec, table: Table) -> str | None:
-        """The first column that is not chosen and has names of the edges in its first rows."""
+        """The first column outside `spec` whose first rows have names of the edges, for a hint."""
         names: set[str] = set()
         for edges in self._edges:
             names |= _first_texts(edges.table, list(edges.names))
@@ -335,7 +335,7 @@ def _refuse_options(inputs: Inputs) -> None:
 
 
 def _open_edges(text: str, inputs: Inputs, parts: Parts) -> _Table:
-    """A table of edges by names.
+    """Opens a table of edges whose ends are names.
 
     Errors: `InvalidError` for files whose format numbers the nodes.
     """

@@ -15,16 +15,16 @@ from outercore.importing.texts import open_texts
 
 @dataclass(frozen=True)
 class NodeFile:
-    """A file, with its columns, and what its values are."""
+    """A file with its columns, and the role of its values."""
 
     role: Role
     name: str
     file: str
     of_type: str | None = None
-    """The node type, in a graph of several."""
+    """The node type, in a graph with several types."""
 
     def open(self, reading: Reading, task: str | None) -> list[NodeArray]:
-        """The array in the file, and those that come with it, such as the names of classes.
+        """Opens the array in the file. Related arrays follow, such as the names of classes.
 
         Errors: as `label_arrays`, `open_split`, `open_texts` and `open_rows`.
         """
@@ -42,7 +42,7 @@ class NodeFile:
 
 
 def require_array_name(name: str, file: str) -> None:
-    """Errors: `InvalidError` for a name that batches use themselves."""
+    """Errors: `InvalidError` for an array name that batches use in another way."""
     if name in RESERVED:
         raise InvalidError(
             f"--array: a batch has something else under the name `{name}`\n"

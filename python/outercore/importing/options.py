@@ -85,7 +85,7 @@ class ImportOptions(ArrayOptions):
 
 
 def require_once(option: str, names: list[str]) -> None:
-    """Errors: `InvalidError` for a name that comes twice."""
+    """Errors: `InvalidError` for a name that occurs twice; `option` is for the message."""
     for name, count in Counter(names).items():
         if count > 1:
             raise InvalidError(f"{option}: `{name}` is given {count} times, expected once")

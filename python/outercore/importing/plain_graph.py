@@ -1,4 +1,4 @@
-"""The inputs of a graph of one type, opened as one source."""
+"""Opens the inputs of a graph of one type as one source."""
 
 from __future__ import annotations
 
@@ -35,9 +35,11 @@ _SHAPES = (None, "2,E", "E,2")
 
 
 def open_inputs(inputs: Inputs, options: ImportOptions | None = None) -> GraphSource:
-    """Opens everything that `inputs` names; what is given explicitly wins over a data set's own.
+    """Opens everything that `inputs` names. Explicit files replace the arrays of a whole data set.
 
-    Errors: `NotFoundError` and `InvalidError` name the file; nothing is written.
+    It writes nothing.
+
+    Errors: `NotFoundError` and `InvalidError` name the file.
     """
     options = options or ImportOptions()
     if inputs.nodes is not None and inputs.nodes < 0:
@@ -92,13 +94,13 @@ def notes_on_size(arrays: list[NodeArray], options: ImportOptions) -> list[str]:
 
 
 def _replaced(arrays: list[NodeArray], given: list[NodeArray]) -> list[NodeArray]:
-    """All arrays; the arrays `given` replace others of their name."""
+    """All arrays. Arrays in `given` replace arrays with the same role and name."""
     names = {(array.role, array.name) for array in given}
     return [*(one for one in arrays if (one.role, one.name) not in names), *given]
 
 
 def _disagreement(source: GraphSource, inputs: Inputs) -> list[str]:
-    """A note on files whose ids start at 0, next to files whose ids start at 1."""
+    """A note if ids start at 0 in some files and at 1 in others."""
     by_first = {edge.first_id: edge.name for edge in source.edges}
     if len(by_first) < 2:
         return []
@@ -109,7 +111,7 @@ def _disagreement(source: GraphSource, inputs: Inputs) -> list[str]:
 
 
 def reading_identity(inputs: Inputs, task: str | None) -> str:
-    """The options that make another import of the same files."""
+    """The options, as text, that change the import of the same files."""
     chosen = [inputs.edge_shape, vars(inputs.edge_values), task, inputs.graph_ids]
     return json.dumps([inputs.text.native(), inputs.fill, *chosen])
 
@@ -149,9 +151,10 @@ def _edges(inputs: Inputs, options: ImportOptions) -> GraphSource:
 def _with_graphs(
     source: GraphSource, inputs: Inputs, reading: Reading, task: str | None
 ) -> GraphSource:
-    """The source with the ids, labels and splits of graphs.
+    """The source with the graph of each node, and with labels and splits of graphs, if any.
 
-    Errors: `InvalidError` for graph ids of a set that has its own, or another number of nodes.
+    Errors: `InvalidError` for the option `graph_ids` if the data set already has graphs, and for
+    another number of nodes.
     """
     level = source.graphs
     if inputs.graph_ids is not None:
@@ -173,8 +176,7 @@ def _with_graphs(
 
 
 def _refuse_options(data_set: str, inputs: Inputs) -> None:
-    """Errors: `InvalidError` for options of files of edges, and for options of OGB with a set of
-    PyG."""
+    """Errors: `InvalidError` for options without effect on a whole data set."""
     is_split_of_pyg = data_set.startswith("pyg:") and inputs.ogb_split is not None
     for option, is_given in (
         ("--format", inputs.format != "auto"),
@@ -186,9 +188,9 @@ def _refuse_options(data_set: str, inputs: Inputs) -> None:
 
 
 def _array_name(text: str, inputs: Inputs) -> tuple[str, str]:
-    """Name and file of `NAME=FILE`.
+    """Name and file from `NAME=FILE`.
 
-    Errors: `InvalidError` for another form, and for names that batches use themselves.
+    Errors: `InvalidError` for another form, and for names that batches use in another way.
     """
     name, equals, file = text.partition("=")
     if not equals or not name:
@@ -206,9 +208,9 @@ def _array_name(text: str, inputs: Inputs) -> tuple[str, str]:
 
 
 def node_files(inputs: Inputs) -> list[NodeFile]:
-    """The files of node arrays, splits and texts aside.
+    """The files of node arrays, without splits and texts.
 
-    Errors: `InvalidError` for a wrong name, or one that comes twice.
+    Errors: `InvalidError` for a wrong name, or a name that occurs twice.
     """
     wanted = []
     if inputs.features is not None:
@@ -230,7 +232,7 @@ def _arrays(inputs: Inputs, reading: Reading, task: str | None) -> list[NodeArra
 
 
 def _texts(inputs: Inputs, reading: Reading) -> tuple[list[NodeArray], int]:
-    """Texts of nodes, and the number of nodes; without other files the texts tell it."""
+    """Texts of nodes, and the number of nodes, which the texts give if no other file does."""
     files = text_files(inputs.texts)
     nodes = reading.nodes
     if nodes is None:
@@ -242,12 +244,13 @@ def _texts(inputs: Inputs, reading: Reading) -> tuple[list[NodeArray], int]:
 def _in_order(
     wanted: list[NodeFile], reading: Reading, task: str | None
 ) -> tuple[list[NodeArray], Reading]:
-    """Opens node arrays, with the number of nodes that they imply together.
+    """Opens node arrays. Sets the number of nodes in the returned `Reading`.
 
-    Rows in the order of the nodes tell it, else the largest id of all tables.
+    The number is the number of rows of a file in the order of the nodes, or else follows from the
+    largest id of all tables.
     """
     opened: dict[NodeFile, list[NodeArray]] = {}
-    # Arrays come first: they say at once how many rows they have.
+    # Arrays come first, because their number of rows is known at once.
     for one in sorted(wanted, key=lambda one: not is_array(FileSpec.parse(one.file))):
         arrays = opened[one] = one.open(reading, task)
         if reading.nodes is None and arrays[0].rows.key is None:

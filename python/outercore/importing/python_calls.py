@@ -1,4 +1,4 @@
-"""Imports that Python calls: errors name arguments of Python instead of options of a command."""
+"""Imports called from Python: errors name arguments of Python instead of command-line options."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _IN_CALLS = {
         "add_reverse": "graph = dgl.AddReverse()(graph)",
     },
 }
-"""Code before a call of a function, in place of an option that the function lacks."""
+"""Code to run before the call of a function that lacks an option; it replaces the option."""
 
 
 def called_from_python(
     function: Callable[_Arguments, _Result],
 ) -> Callable[_Arguments, _Result]:
-    """The function with errors in words of Python.
+    """Decorator. Errors of the function name its arguments, not command-line options.
 
     Errors: `InvalidError` for an unknown argument, and for options of another type.
     """
@@ -65,7 +65,10 @@ def called_from_python(
 def require_kind(
     function: str, what: str, value: object, attribute: str, expected: str, hint: str = ""
 ) -> None:
-    """Errors: `InvalidError` where `value` lacks the attribute that tells the kind `expected`."""
+    """Errors: `InvalidError` if `value` lacks `attribute`, which all objects of its kind have.
+
+    `what` is the argument of `function`, and `expected` is the kind in words.
+    """
     if not hasattr(value, attribute):
         mend = f"\nhint: {hint}" if hint else ""
         raise InvalidError(

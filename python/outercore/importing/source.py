@@ -1,4 +1,4 @@
-"""Sources of data sets: edges and arrays from anywhere, of one type or several."""
+"""Sources of data sets: opened edges and arrays, of one type or several."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _Opener = TypeVar("_Opener", bound=Callable[..., Any], covariant=True)
 
 @dataclass(frozen=True)
 class Format(Generic[_Opener]):
-    """Data sets of another tool, each named by one path."""
+    """A format of whole data sets. One path names a data set."""
 
     what: str
     """The name of such a data set in messages."""
@@ -31,23 +31,23 @@ class Format(Generic[_Opener]):
     open: _Opener
     """Opens the data set at a path as a source."""
     options: tuple[str, ...] = ()
-    """Options of an import that only this format and few others take, such as `relation`."""
+    """Options of an import that only this and a few other formats support, such as `relation`."""
 
 
 @dataclass(frozen=True)
 class GraphTypes:
-    """Node types and edge types of a graph with several."""
+    """Node types and edge types of a graph with several types."""
 
     nodes: dict[str, NodeTable]
     edges: list[KeyedEdges]
     splits: list[KeyedSplit]
-    """The columns of their keys are the last uses of the source."""
+    """Splits whose nodes are named by keys. Their columns are the last ones in `uses`."""
     fill: float | None = None
     """Replaces missing values of edges. Those of nodes are replaced when they are read."""
     dangling: Dangling = "refuse"
 
     def counts(self, arrays: list[NodeArray]) -> dict[str, int]:
-        """Nodes of each type; features tell where no table does."""
+        """Number of nodes of each type, from its table or else from its features."""
         features = {array.of_type: array for array in arrays if array.role == "features"}
         return {
             node_type: count_rows(features[node_type].rows) if one.count is None else one.count
@@ -55,7 +55,7 @@ class GraphTypes:
         }
 
     def arrays(self, keys: Keys, uses: int) -> tuple[list[NodeArray], list[str]]:
-        """The arrays that keys lead to, and notes on columns of edges that are left out.
+        """The arrays that need keys (splits, node keys, edge arrays), and notes on ignored columns.
 
         `uses`: number of columns that refer to nodes by key.
         """
@@ -75,28 +75,28 @@ class GraphTypes:
 
 @dataclass(frozen=True)
 class GraphSource:
-    """Everything that one data set is made from."""
+    """All opened inputs of one data set."""
 
     edges: list[EdgeSource]
     """Edges of a graph with one type."""
     arrays: list[NodeArray] = field(default_factory=list)
     nodes: int | None = None
     undirected: bool | None = None
-    """Whether the origin stores each edge once; `ImportOptions.undirected` has priority."""
+    """Whether the input stores undirected edges once; `ImportOptions.undirected` overrides it."""
     identity: str = ""
-    """Options and further files that make another import of the same edges."""
+    """Options and further files that change the import of the same edges, as text."""
     notes: list[str] = field(default_factory=list)
     """How the inputs were understood, to be shown once."""
     graphs: GraphLevel | None = None
-    """Which nodes belong to which graph, in a data set of many."""
+    """The graphs, in a data set of many graphs."""
     also_read: tuple[FileState, ...] = ()
     """Files that were read and hold neither edges nor arrays."""
     types: GraphTypes | None = None
     """Types of nodes and edges, if there are several."""
     identities: list[str] = field(default_factory=list)
-    """Files and options that make other edges, where `edges` do not tell."""
+    """Files and options that determine the edges, if `edges` is empty."""
     named: list[str] = field(default_factory=list)
-    """The inputs by the names that the user gave, where `edges` do not tell."""
+    """The names of the inputs for the provenance, if `edges` is empty."""
     node_keys: list[Column] = field(default_factory=list)
     """Columns that define the keys of nodes."""
     uses: list[Column] = field(default_factory=list)
@@ -141,17 +141,17 @@ class GraphSource:
         return [state for files in sources for state in files]
 
     def stated_nodes(self, said: int | None = None) -> int | None:
-        """The number of nodes that the user has `said`, or that the inputs state."""
+        """The number of nodes from the option (`said`), or from the headers of the inputs."""
         if said is not None or self.nodes is not None:
             return said if said is not None else self.nodes
-        # Another edge list may have nodes that the matrix does not know.
+        # If only some files have the number, other edge lists may have more nodes.
         stated = [edge.nodes or 0 for edge in self.edges]
         return max(stated) if stated and all(stated) else None
 
     def node_count(self) -> int | None:
-        """The number of nodes that the arrays imply; nodes without an edge count too.
+        """The number of nodes, from the inputs or else from the rows of a node array.
 
-        Cost: reads features or labels once where only reading tells.
+        Cost: reads features or labels once if their number of rows is unknown.
         """
         if (stated := self.stated_nodes()) is not None:
             return stated

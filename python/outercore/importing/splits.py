@@ -1,4 +1,4 @@
-"""Splits: node ids or one Boolean a node, in a file each or in one archive."""
+"""Opens splits: node ids, or a Boolean for each node, in separate files or in one archive."""
 
 from __future__ import annotations
 
@@ -59,16 +59,16 @@ class SplitChoice:
 
     @property
     def is_given(self) -> bool:
-        """Whether the user gave any."""
+        """Whether the user gave any splits."""
         return self != SplitChoice()
 
     @classmethod
     def parse(cls, texts: list[str]) -> SplitChoice:
-        """Sorts out what was given.
+        """Reads the values of `--split`: `NAME=FILE`, or an archive of all splits.
 
         Errors: `InvalidError` for several archives, and for other texts.
         """
-        # A path may have the sign too.
+        # The path of an archive may have a `=`, too.
         single = [text for text in texts if "=" in text and not is_there(Path(text))]
         others = [text for text in texts if text not in single]
         archives = [text for text in others if text.lower().endswith(".npz")]
@@ -84,7 +84,7 @@ class SplitChoice:
 
 
 def split_name(text: str) -> tuple[str, str]:
-    """Name and file of `NAME=FILE`; `val` and the like are called `valid`.
+    """Name and file from `NAME=FILE`; synonyms such as `val` become `valid`.
 
     Errors: `InvalidError` for another form.
     """
@@ -97,9 +97,9 @@ def split_name(text: str) -> tuple[str, str]:
 
 
 def open_split(name: str, file: str, reading: Reading) -> RowSource:
-    """The split `name` in a file: ids, or true and false.
+    """Opens the split `name` in a file of ids, or of true and false.
 
-    Nodes with names come in the order of the rows, others in the order of the nodes.
+    If nodes have names, their order is the order of the rows; otherwise it is the order of ids.
     """
     spec = FileSpec.parse(file)
     if is_array(spec):
@@ -131,7 +131,7 @@ def open_split(name: str, file: str, reading: Reading) -> RowSource:
 
 
 def _by_name(table: Table, columns: SplitColumns, ids: NodeIds) -> Iterator[NDArray[np.int64]]:
-    """The ids of the nodes that a column names, of those that the mask takes."""
+    """The ids of the nodes in the rows of a table that the mask selects."""
     assert columns.ids is not None
     nodes = ids.lookup(table, columns.ids)
     if columns.mask is None:
@@ -158,7 +158,7 @@ class SplitColumns:
     """The column that says which nodes belong to the split; `None`: all of `ids`."""
 
     def described(self, name: str, table: Table) -> str:
-        """How the table is read, in words."""
+        """A note for the user on the use of the columns."""
         how = f"ids in column `{self.ids}`"
         if self.mask is not None:
             order = f", nodes by column `{self.ids}`" if self.ids else ""
@@ -167,12 +167,11 @@ class SplitColumns:
 
 
 def split_columns(name: str, spec: FileSpec, table: Table, key: str | None = None) -> SplitColumns:
-    """The columns of split `name`: the chosen columns of `spec`, else the only columns that
-    fit.
+    """The columns of split `name`: the chosen columns of `spec`, or else the only possible ones.
 
     `key` is the name of the column of ids, if the user gave it.
 
-    Cost: a column that may be a mask of 0 and 1 is read.
+    Cost: reads a column that may be a mask of 0 and 1.
     Errors: `InvalidError` for a table that can be read in two ways.
     """
     key = id_column(table, key)
@@ -184,7 +183,7 @@ def split_columns(name: str, spec: FileSpec, table: Table, key: str | None = Non
     is_single = len(table.names) == 1
     if len(called or others) == 1 and (chosen or key or is_single):
         (column,) = called or others
-        # Ids are rarely just 0 and 1, but without a column of ids they may be.
+        # A column of 0 and 1 is rarely one of ids. In a table without a column of ids it may be.
         counts = bool(called or chosen) if key else column.lower().endswith("mask")
         if table.dtype(column) == np.bool_ or (counts and _is_zero_or_one(table, column)):
             if not chosen and not called:
@@ -202,7 +201,7 @@ def split_columns(name: str, spec: FileSpec, table: Table, key: str | None = Non
 
 
 def _is_called(column: str, split: str) -> bool:
-    """Whether a column is called like the split, `train`, `is_train` or `train_mask`, or `mask`."""
+    """Whether a column has a usual name: `train`, `is_train`, `train_mask`, or `mask`."""
     short = _short(column)
     return not short or normal_split(short) == normal_split(split)
 
@@ -212,7 +211,7 @@ def _short(column: str) -> str:
 
 
 def _refuse_other_split(name: str, spec: FileSpec, column: str) -> None:
-    """Errors: `InvalidError` for a mask that is called like another split than `name`."""
+    """Errors: `InvalidError` for a mask with the name of another split than `name`."""
     if normal_split(_short(column)) in KNOWN:
         raise InvalidError(
             f"`{spec}`: column `{column}` is called like another split than `{name}`\n"
@@ -221,7 +220,7 @@ def _refuse_other_split(name: str, spec: FileSpec, column: str) -> None:
 
 
 def _require_whole(table: Table, column: str) -> None:
-    """Errors: `InvalidError` for a mask with gaps."""
+    """Errors: `InvalidError` for a mask with missing values."""
     if missing := table.missing(column):
         raise InvalidError(
             f"`{table.path}`: column `{column}` has no value in {missing:,} rows, expected true or "
@@ -237,9 +236,9 @@ def _is_zero_or_one(table: Table, column: str) -> bool:
 
 
 def open_choice(choice: SplitChoice, reading: Reading) -> list[tuple[str, RowSource]]:
-    """All splits that the user gave: first the splits of the archive.
+    """Opens all splits that the user gave: first the splits of the archive.
 
-    Errors: `InvalidError` for a name that is given twice.
+    Errors: `InvalidError` for a repeated name.
     """
     archive = [] if choice.archive is None else open_splits(choice.archive, reading)
     named = [split_name(text) for text in choice.single]
@@ -248,9 +247,9 @@ def open_choice(choice: SplitChoice, reading: Reading) -> list[tuple[str, RowSou
 
 
 def open_splits(path: Path, reading: Reading) -> list[tuple[str, RowSource]]:
-    """The splits in an archive, by their usual names (`train`, `val_idx`, `test_mask`, ...).
+    """Opens the splits in an archive, by their usual names (`train`, `val_idx`, `test_mask`, ...).
 
-    Errors: `InvalidError` where none is called like a split.
+    Errors: `InvalidError` if no array has a usual name.
     """
     if not path.exists():
         raise missing_file("archive", path)
@@ -270,7 +269,7 @@ def open_splits(path: Path, reading: Reading) -> list[tuple[str, RowSource]]:
 
 
 def as_ids(source: RowSource, reading: Reading) -> RowSource:
-    """Node ids from 0, as integers: ids from 1 are moved."""
+    """Node ids from 0 as integers; ids from 1 are converted. Masks do not change."""
     first = int(reading.text.one_based)
     is_float = source.dtype.kind == "f"
     if source.dtype.kind == "b" or not (first or is_float):
@@ -302,10 +301,10 @@ class KeyedSplit:
     column: Column
     nodes: NodeTable
     has_header: bool = True
-    """Whether the first line is not read as a key."""
+    """Whether the file has a header; otherwise its first line is a key."""
 
     def looked_up(self, rows: NDArray[np.int64]) -> NodeArray:
-        """The split as an array of nodes; `rows` are the rows of its keys in their space.
+        """The split as an array of node ids. `rows` has the node of each key in its space.
 
         Errors: `InvalidError` for a key without a node.
         """
@@ -327,10 +326,9 @@ class KeyedSplit:
 def open_splits_of_type(
     choice: SplitChoice, nodes: NodeTable, reading: Reading
 ) -> list[NodeArray | KeyedSplit]:
-    """The splits of the nodes of one type, by rows or by keys.
+    """Opens the splits of the nodes of one type. Row numbers or keys name the nodes.
 
-    Errors: `InvalidError` for a split that is given twice, or a table that does not say which
-    nodes it means.
+    Errors: `InvalidError` for a repeated split, and for a table without keys, ids or a mask.
     """
     reading = replace(reading, nodes=nodes.count, fill=None)
     archive = [] if choice.archive is None else open_splits(choice.archive, reading)
@@ -349,7 +347,7 @@ def open_splits_of_type(
 
 
 def _of_rows(name: str, rows: RowSource, nodes: NodeTable) -> NodeArray | KeyedSplit:
-    """A split of an array, which has keys where the nodes have some."""
+    """A split from an array: a mask, or the keys of the nodes, or their ids without keys."""
     if not nodes.key or rows.dtype.kind == "b":
         return NodeArray("split", name, rows, nodes.node_type)
     if rows.dtype.kind not in "iu":
@@ -366,9 +364,9 @@ def _of_rows(name: str, rows: RowSource, nodes: NodeTable) -> NodeArray | KeyedS
 def _of_table(
     name: str, spec: FileSpec, nodes: NodeTable, reading: Reading
 ) -> NodeArray | KeyedSplit | None:
-    """A split of a table of keys, which may say in a column which of them belong to it.
+    """A split from a table of keys. A column of true and false may select some of the keys.
 
-    `None`: the table has a row for each node.
+    `None`: the table has no keys, but a row for each node.
     """
     table = open_node_table(spec, reading)
     if len(nodes.key) > 1:
@@ -385,7 +383,7 @@ def _of_table(
 
 
 def _where_true(column: Column, table: Table, mask: str) -> Column:
-    """The keys of the rows that a mask takes."""
+    """The keys in the rows that the column `mask` selects."""
 
     def texts() -> Iterator[Any]:
         flags = (flags.astype(np.int64) for flags in _flags(table, mask))
@@ -396,9 +394,9 @@ def _where_true(column: Column, table: Table, mask: str) -> Column:
 
 
 def _key_columns(name: str, spec: FileSpec, table: Table, count: int) -> tuple[str, ...]:
-    """The columns that hold keys of `count` columns.
+    """The columns of a key that has `count` columns: the chosen columns, or all of the table.
 
-    Errors: `InvalidError` where nothing tells, or another number of columns is chosen.
+    Errors: `InvalidError` for another number of columns.
     """
     if len(spec.columns) == count:
         return spec.columns
@@ -412,17 +410,17 @@ def _key_columns(name: str, spec: FileSpec, table: Table, count: int) -> tuple[s
 
 
 SHARES = (("train", 0.8), ("valid", 0.1), ("test", 0.1))
-"""How labelled nodes are divided where no split is given."""
+"""Shares of the labelled nodes, if no split is given."""
 
 
 def random_splits(labels: NodeArray, task: str | None) -> list[NodeArray]:
-    """Labelled nodes, divided at random: the same for the same labels."""
+    """Divides the labelled nodes at random. Equal labels always give equal splits."""
     nodes = _labelled_nodes(labels, task)
     shuffled = np.random.default_rng(0).permutation(nodes)
     splits, start = [], 0
     for place, (name, share) in enumerate(SHARES):
         later = len(SHARES) - 1 - place
-        # Of few nodes each split has one, as far as they go.
+        # Each split gets at least one node, if there are enough nodes.
         end = min(start + max(round(share * len(nodes)), 1), max(len(nodes) - later, start))
         end = end if later else len(nodes)
         own = np.sort(shuffled[start:end]).astype(np.int64)
@@ -432,11 +430,11 @@ def random_splits(labels: NodeArray, task: str | None) -> list[NodeArray]:
 
 
 def splits_by_time(labels: NodeArray, times: RowSource, task: str | None) -> list[NodeArray] | None:
-    """Labelled nodes, divided by their times: the oldest are learnt from, the newest are tested.
+    """Divides the labelled nodes by time: the oldest for training, the newest for the test.
 
-    Nodes of one time stay together. `None` where that leaves a split without nodes.
+    Nodes with equal times are in the same split. Returns `None` if a split would be empty.
 
-    Cost: in memory, 16 bytes for each node and 40 for each labelled one.
+    Cost: 16 bytes of memory per node, and 40 per labelled node.
     """
     nodes = _labelled_nodes(labels, task)
     of_nodes = np.concatenate([np.empty(0, np.int64), *times.chunks()])[nodes]

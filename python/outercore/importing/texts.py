@@ -1,4 +1,4 @@
-"""Texts of nodes, such as titles: stored as names are, in the order of the nodes."""
+"""Opens texts of nodes, such as titles. They are stored like names, in the order of the nodes."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def text_arrays(
     files: tuple[FileState, ...] = (),
     notes: list[str] | None = None,
 ) -> list[NodeArray]:
-    """The two arrays that hold the texts `name` of the nodes of a type.
+    """The two arrays that store the texts `name` of the nodes of a type; `where` is for messages.
 
-    Cost: goes through the texts twice.
+    Cost: reads the texts twice.
     """
 
     def offsets() -> Iterator[NDArray[np.uint64]]:
@@ -69,7 +69,7 @@ def text_arrays(
 
 
 def require_text_name(name: str) -> None:
-    """Errors: `InvalidError` for a name that would stand for something else as well."""
+    """Errors: `InvalidError` for the name of a text that has another meaning, too."""
     if "/" in name:
         raise InvalidError(
             f"--text: `{name}` cannot name a text: it has a `/`\nhint: rename the column, or give "
@@ -85,9 +85,10 @@ def require_text_name(name: str) -> None:
 def open_texts(
     name: str, node_type: str | None, text: str, reading: Reading
 ) -> tuple[list[NodeArray], int]:
-    """A column of the file that `text` names, in its order or, with a column of ids, of the nodes.
+    """Opens a column of the file that `text` names. A column of ids gives the node of each row.
 
-    Returns: the arrays, and the number of nodes: `reading.nodes`, or what the file says.
+    Without ids, rows are in the order of the nodes. Returns the arrays and the number of nodes:
+    `reading.nodes`, or else from the file.
 
     Errors: `InvalidError` for several columns, another number of rows than nodes, and columns of
     lists or fractions.
@@ -120,7 +121,7 @@ def open_texts(
 def text_files(texts: tuple[str, ...]) -> list[tuple[str, str]]:
     """Name and file of each `NAME=FILE`.
 
-    Errors: `InvalidError` for another form, and a name that comes twice.
+    Errors: `InvalidError` for another form, and for a repeated name.
     """
     found = []
     for text in texts:
@@ -142,9 +143,9 @@ def _table_texts(
     reading: Reading,
     files: tuple[FileState, ...],
 ) -> list[NodeArray]:
-    """A column of text as `text_arrays`, in the order of the file or, with a key, of the nodes.
+    """The arrays of a column of text, in the order of the nodes if it has a key, or of the file.
 
-    An empty cell, a null and a node without a row have the empty text.
+    An empty cell, a null and a node without a row get the empty text.
     """
     (column,) = columns.values
 
@@ -163,9 +164,9 @@ def _table_texts(
 
 @dataclass(frozen=True)
 class _Keyed:
-    """Texts of a table in the order of the nodes.
+    """The texts of a table with ids, sorted into the order of the nodes.
 
-    Cost: the table is read once for each part of the nodes whose texts fit in the memory.
+    Cost: reads the table once for each range of nodes whose texts fit in the memory.
     """
 
     table: Table
@@ -174,7 +175,7 @@ class _Keyed:
     reading: Reading
 
     def batches(self) -> Iterator[pa.Array]:
-        """Errors: `InvalidError` names ids that come twice or are out of range."""
+        """The texts in batches. Errors: `InvalidError` for repeated ids and ids out of range."""
         first = 0
         for lengths in self.lengths().chunks():
             ends = np.cumsum(lengths[:, 0])
@@ -188,7 +189,7 @@ class _Keyed:
             first += len(ends)
 
     def lengths(self) -> KeyedRows:
-        """The bytes of each text, and how many nodes there are."""
+        """The length of each text in bytes, in the order of the nodes."""
 
         def values() -> Iterator[NDArray[np.int64]]:
             for batch in self.texts():
@@ -214,9 +215,9 @@ class _Keyed:
 
 
 def text_columns(given: tuple[str, ...], nodes: dict[str, NodeTable]) -> dict[str, list[str]]:
-    """The columns of each type that are kept as text, given as `TYPE.COLUMN`.
+    """The columns of each type that are stored as text, given as `TYPE.COLUMN`.
 
-    Errors: `InvalidError` for another form; `NotFoundError` for a column that is not there.
+    Errors: `InvalidError` for another form; `NotFoundError` for a missing column.
     """
     require_once("--text", list(given))
     found: dict[str, list[str]] = {}
@@ -235,7 +236,7 @@ def text_columns(given: tuple[str, ...], nodes: dict[str, NodeTable]) -> dict[st
 def open_node_texts(
     given: tuple[str, ...], nodes: dict[str, NodeTable], reading: Reading
 ) -> list[NodeArray]:
-    """The texts that `text_columns` finds, each called as its column.
+    """Opens the texts in the columns of `text_columns`. The name of a column becomes its name.
 
     Errors: as `text_columns`.
     """

@@ -1,4 +1,4 @@
-"""One import of several types of nodes and edges, into one data set."""
+"""Opens the inputs of a graph with several types of nodes and edges as one source."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ from outercore.importing.texts import columns_besides, open_node_texts
 
 
 def open_typed(inputs: TypedInputs, options: ImportOptions | None = None) -> GraphSource:
-    """Opens everything that `inputs` names.
+    """Opens everything that `inputs` names. It writes nothing.
 
-    Errors: `NotFoundError` and `InvalidError` name the file or the type; nothing is written.
+    Errors: `NotFoundError` and `InvalidError` name the file or the type.
     """
     options = options or ImportOptions()
     reading = inputs.reading(options)
@@ -66,9 +66,10 @@ def typed_source(
 ) -> GraphSource:
     """The source of opened tables, with the labels and splits of `inputs`.
 
-    `features` are the arrays of nodes and how they were chosen, `named` what the user named.
-    With `is_timed` nodes with an array `time` are divided by it. Another `description` makes
-    another import. `find_edges` finds edge types that depend on the keys in the columns `uses`.
+    `features` are the arrays of nodes and notes on them; `named` are the inputs for the provenance.
+    With `is_timed`, default splits divide nodes by their array `time`. `description` is a text that
+    changes if the inputs change. `find_edges` finds edge types that depend on the keys in the
+    columns `uses`.
 
     Errors: as `open_typed`.
     """
@@ -133,7 +134,7 @@ def _splits(
     times: dict[str | None, RowSource],
     task: str | None,
 ) -> tuple[Sequence[NodeArray | KeyedSplit], list[str]]:
-    """The splits, and how nodes are divided where none are given."""
+    """The splits, and a note if the user gave none and nodes are divided automatically."""
     choice = inputs.splits
     if not choice.is_given:
         if not labels:
@@ -162,13 +163,13 @@ def source_of_arrays(
     arrays: list[NodeArray],
     notes: list[str],
 ) -> GraphSource:
-    """The source of a directory whose nodes have numbers.
+    """The source of a directory whose files number the nodes. `counts` are the nodes of each type.
 
-    `arrays` belong to nodes and edges; `--label` and `--split` replace the labels and splits.
+    `arrays` belong to nodes and edges; `--label` and `--split` replace their labels and splits.
     Reverse edge types have the arrays of their edges.
 
-    Errors: `InvalidError` for `--split` without labels, labels of several types, and names of types
-    that cannot be.
+    Errors: `InvalidError` for `--split` without `--label`, for labels of several types, and for
+    invalid names of types.
     """
     _require_types(root, counts, tables)
     nodes = {name: NodeTable(name, None, None, (), count) for name, count in sorted(counts.items())}
@@ -204,7 +205,7 @@ def source_of_arrays(
 
 
 def _require_types(root: Path, counts: dict[str, int], tables: list[EdgeTable]) -> None:
-    """Errors: `InvalidError` for a type that cannot be called so, and for edges of no node type."""
+    """Errors: `InvalidError` for an invalid name of a type, and for edges of unknown node types."""
     for name in [*counts, *(one.edge_type[1] for one in tables)]:
         require_type_name(f"`{root}`", name)
     for one in tables:
@@ -219,12 +220,13 @@ def _require_types(root: Path, counts: dict[str, int], tables: list[EdgeTable]) 
 def undeclared_times(
     nodes: dict[str, NodeTable], tables: list[EdgeTable], timed: set[str | None], *, described: bool
 ) -> list[str]:
-    """A note on the dates of types without times, if there are dates.
+    """A note on columns of dates in types without times, if any.
 
-    `timed` are the node types with times. With `described` a `tables.yaml` says which column is
-    the time; without, columns with a time in each row are arrays that `--time` can name.
+    `timed` are the node types with times. With `described`, `tables.yaml` names the column of
+    times. Without it, columns with a time in each row need no note: they become arrays, which
+    `--time` can name.
 
-    Cost: of each column of texts the first batch of rows.
+    Cost: reads the first batch of rows of each column of texts.
     """
     found = []
     for name, one in nodes.items():

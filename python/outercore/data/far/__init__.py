@@ -1,4 +1,4 @@
-"""Far memory: the memory of another process or machine as one more tier (Fargraph+).
+"""Far memory: the memory of another process or machine as one more tier (Fargraph+ paper).
 
 `FarOptions` holds the address and the options of a memory server; algorithms, `NeighborLoader` and
 training take it as ``far=``. `build_connection` is the low-level interface: it writes and reads

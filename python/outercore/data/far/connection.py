@@ -1,4 +1,4 @@
-"""The low-level interface to far memory: regions, written and read in chunks."""
+"""The low-level interface to far memory: regions that are written and read in chunks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Receive = Literal["shared", "per_thread"]
 
 @dataclass(frozen=True)
 class Region:
-    """A region of far memory."""
+    """A region: a piece of a memory server's memory."""
 
     key: int
     """Key for reads and writes: a random number from the server, hard to guess."""
@@ -26,11 +26,13 @@ class Region:
 
 
 class Connection:
-    """The low-level interface to far memory (Fargraph+ 8.1); made by `build_connection`.
+    """The low-level interface to far memory. `build_connection` makes it.
 
     Several Python threads may use a connection, each with a separate thread number. A thread starts
     and completes its transfers under its number. A wait that exceeds the time-out of the options
     raises a ``DeviceError``.
+
+    Source: Fargraph+ 8.1.
 
     Example:
         >>> import tempfile
@@ -54,7 +56,7 @@ class Connection:
 
     @property
     def memory_bytes(self) -> int:
-        """Bytes in queues and receive buffers at the moment."""
+        """Current bytes of memory for queues and receive buffers."""
         return self._core.memory_bytes()
 
     def allocate(self, length: int, name: str | None = None) -> Region:
@@ -68,10 +70,10 @@ class Connection:
         return Region(self._core.allocate(length, name), length)
 
     def seal(self, region: Region, *, keep: bool = False) -> None:
-        """Make the content final; ``keep`` lets it outlive this connection.
+        """Make the content of a region final. With ``keep``, the region outlives this connection.
 
         Raises:
-            InvalidError: not a region of this connection.
+            InvalidError: ``region`` does not belong to this connection.
             DeviceError: the server does not answer.
         """
         self._core.seal(region.key, region.length, keep)
@@ -107,13 +109,13 @@ class Connection:
     ) -> None:
         """Start writing the bytes of ``data`` to a region.
 
-        The bytes are copied before it returns.
+        The method copies the bytes before it returns.
 
         Args:
             region: a region of this connection that is not sealed.
             data: ``uint8`` of any shape, or another type if conversion changes no value.
             offset: first byte in the region.
-            thread: thread number, below the number of threads of the connection.
+            thread: number of the calling thread, below the connection's number of threads.
 
         Raises:
             InvalidError: the bytes exceed the region, ``data`` is empty, or the thread does not
@@ -131,7 +133,7 @@ class Connection:
         self._core.write_complete(thread)
 
     def far_read_start(self, region: Region, offset: int, length: int, *, thread: int = 0) -> int:
-        """Start reading ``length`` bytes of a region; returns a ticket.
+        """Start reading ``length`` bytes of a region. Returns a ticket for `far_read_complete`.
 
         Raises:
             InvalidError: the read exceeds the region, or is longer than all receive buffers
@@ -144,7 +146,7 @@ class Connection:
         """Wait for a read and return its bytes.
 
         Raises:
-            InvalidError: not a ticket of this thread, or completed already.
+            InvalidError: the ticket does not belong to this thread, or is already completed.
             DeviceError: the server does not answer.
         """
         return self._core.read_complete(thread, ticket)
@@ -164,7 +166,7 @@ def build_connection(far: Far, *, threads: int = 1, receive: Receive = "shared")
     """Connect to a memory server by a control connection and separate data queues.
 
     Args:
-        far: the server.
+        far: address or options of the memory server.
         threads: number of threads that start transfers.
         receive: one pool of receive buffers ``shared`` by all threads, or one pool ``per_thread``
             (Fargraph+ 6.3).

@@ -1,4 +1,4 @@
-"""Parts of data sets on a memory server."""
+"""Copies parts of data sets to a memory server."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ WHAT: tuple[What, ...] = ("grid", "features", "topology")
 def arrays(root: Path) -> list[dict[str, Any]]:
     """The files of a data set that far memory can hold.
 
-    Returns ``what`` (one of `WHAT`), ``key``, ``bytes``, and ``names``: the content names of the
-    regions, which are the same on any machine.
+    Returns for each file ``what`` (one of `WHAT`), ``key``, ``bytes``, and ``names``: the content
+    names of the regions, which are the same on any machine.
     """
     return _core.far_arrays(root)
 
@@ -38,7 +38,7 @@ def put(
 
     Args:
         root: directory of the data set.
-        far: the server.
+        far: address or options of the memory server.
         what: parts of `WHAT`; by default all parts of the data set.
         progress: called as ``progress(phase, done, total, unit)``.
 
@@ -66,9 +66,9 @@ def put(
 
 
 def holds(root: Path, far: Far, *, what: Sequence[str] = ("features", "topology")) -> bool:
-    """Whether a memory server keeps all arrays of some parts of a data set.
+    """Whether a memory server keeps all arrays of the parts ``what`` of a data set.
 
-    ``False`` if the server does not answer.
+    It is ``False`` if the server does not answer.
     """
     names = [name for array in arrays(root) if array["what"] in what for name in array["names"]]
     try:

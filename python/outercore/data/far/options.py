@@ -85,13 +85,13 @@ class FarOptions:
 
 @dataclass(frozen=True)
 class FarConfig(Configuration):
-    """The memory server of a command without other configuration."""
+    """The configuration of commands whose only options are those of the memory server."""
 
     far: FarOptions | None = None
 
 
 Far = FarOptions | str
-"""A server: its options, or only its address."""
+"""A memory server: its options, or only its address."""
 
 
 @overload
@@ -99,7 +99,7 @@ def options_of(far: Far, root: Path | None = None) -> dict[str, Any]: ...
 @overload
 def options_of(far: None, root: Path | None = None) -> None: ...
 def options_of(far: Far | None, root: Path | None = None) -> dict[str, Any] | None:
-    """The options of `far` in the form of the core, with the probed chunk of the data set `root`.
+    """The options of `far` in the form of the core, with the best chunk from a probe in `root`.
 
     Errors: `InvalidError` for anything but an address or options.
     """

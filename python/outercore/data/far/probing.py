@@ -1,4 +1,4 @@
-"""Measuring a memory server."""
+"""Measures a memory server."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def probe(
     """Measure a memory server: bytes per second by chunk size and queue length.
 
     Args:
-        far: the server.
-        size: size of the region that is allocated, written, read and freed; 64 MiB by default, less
-            if the server has less.
-        seconds: time for each point.
+        far: address or options of the memory server.
+        size: size of the region that is allocated, written, read and freed; by default 64 MiB, or
+            less if the server has less.
+        seconds: time to measure each combination of chunk size and queue length.
         progress: called as ``progress(phase, done, total, unit)``.
 
-    Returns ``best_chunk``, ``latency_s`` and ``points``.
+    Returns ``best_chunk`` in bytes, ``latency_s`` in seconds, and ``points``: the measurements.
 
     Raises:
         NoSpaceError: the server has less room than ``size``.

@@ -17,7 +17,7 @@ _PROFILE_VERSION = 1
 
 
 def probed_chunk(root: Path, address: str) -> int | None:
-    """The best chunk for a data set and a server, in bytes; ``None`` without a probe.
+    """The best chunk in bytes for the server at ``address``; ``None`` without a probe in ``root``.
 
     Raises:
         CorruptError: the file of profiles is damaged.
@@ -35,7 +35,7 @@ def probed_chunk(root: Path, address: str) -> int | None:
 
 
 def store_profile(root: Path, address: str, profile: dict[str, Any]) -> Path:
-    """Store the result of a probe in ``root``, next to the device profile; returns the file."""
+    """Store the result of a probe in ``root``, next to the device profile. Returns the file."""
     servers = _profiles(root)
     measured = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     servers[_core.far_address(address)] = {"measured": measured, **profile}

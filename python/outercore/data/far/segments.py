@@ -1,4 +1,4 @@
-"""The choice of data segments to move to far memory (Fargraph+ 5)."""
+"""Chooses the data segments to move to far memory (Fargraph+ 5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Memory server: lends memory to other processes."""
+"""The memory server, which lends memory to other processes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DEFAULT_LISTEN = "127.0.0.1:7411"
 
 
 def new_token(path: str | os.PathLike[str]) -> Path:
-    """Write a new token to a new file that only its owner may read; returns the file.
+    """Write a new token to a new file that only its owner may read. Returns the file.
 
     Raises:
         InvalidError: the file exists.
@@ -26,7 +26,7 @@ def new_token(path: str | os.PathLike[str]) -> Path:
 
 
 class MemoryServer:
-    """Lends memory of this process to clients, until it is stopped; a context manager.
+    """Lends memory of this process to clients, until it is stopped. It is a context manager.
 
     Example:
         >>> import tempfile

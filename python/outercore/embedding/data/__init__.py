@@ -1,1 +1,1 @@
-"""The data of a run: triples by part, and first rows from another run."""
+"""The data of a run: triples for training, validation and test, and rows from another run."""

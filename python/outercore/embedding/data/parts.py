@@ -1,4 +1,6 @@
-"""The triples of a knowledge graph, or the links of a plain graph.
+"""The triples of a knowledge graph, or the links of a plain graph, by part.
+
+The parts are `train`, `valid` and `test`. Held-out parts are not trained on.
 
 Does not need PyTorch.
 """
@@ -25,12 +27,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class EmbedData:
-    """The triples of a run by part. Links of a plain graph are triples, too."""
+    """The triples of a run by part: `train`, `valid`, `test`. Links of a graph are triples, too."""
 
     entities: int
     relations: int
     parts: Mapping[Part, Triples]
-    """All parts that are not empty."""
+    """The triples of each part that is not empty."""
     undirected: bool = False
     """Whether each triple also stands for its reverse."""
 
@@ -50,15 +52,15 @@ class EmbedData:
         return self.train.weighted
 
     def ranked_by_part(self, config: EvaluationConfig) -> dict[Part, int]:
-        """Number of ranked triples of each held-out part that is not empty."""
+        """Number of triples to rank, for each held-out part that is not empty."""
         most = {"valid": config.valid_triples, "test": config.test_triples}
         counts = {part: some.count for part, some in self.parts.items() if part != "train"}
         return {part: min(count, most[part] or count) for part, count in counts.items() if count}
 
     def answers(self, what: str, progress: Progress | None = None) -> Iterator[NDArray[np.int64]]:
-        """The triples of all parts in chunks, int64 [n, 3]; undirected ones in both directions.
+        """The triples of all parts in chunks, int64 [n, 3]; undirected triples in both directions.
 
-        `progress` is called with the number of triples so far. `what` names the purpose.
+        `progress` is called with `what`, the purpose, and the number of triples so far.
         """
         total = sum(triples.count for triples in self.parts.values())
         stored = dict.fromkeys(triples.undivided for triples in self.parts.values())
@@ -73,7 +75,7 @@ class EmbedData:
 
         Shapes: int64 [entities].
 
-        Cost: one read of the triples; the memory of the result.
+        Cost: one read of the triples, and memory for the result.
         """
         counts = np.zeros(self.entities, np.int64)
         for chunk in watched(self.train.chunks(), "count degrees", self.triples, progress):
@@ -83,7 +85,7 @@ class EmbedData:
 
 
 def data_of(graph: Graph, config: EmbedConfig, progress: Progress | None = None) -> EmbedData:
-    """The triples of a data set, or the links of its topology if it lacks triples.
+    """The triples of a data set by part, or the links of its topology if it lacks triples.
 
     Errors: `NotFoundError` if the data set has neither; `InvalidError` for an array of a wrong
     shape.
@@ -101,11 +103,11 @@ def is_plain(graph: Graph) -> bool:
 def knowledge_graph(
     graph: Graph, config: DataConfig, seed: int, progress: Progress | None = None
 ) -> EmbedData:
-    """The triples of a knowledge graph. If it has only training triples, some may be held out.
+    """The triples of a knowledge graph by part. Some of its training triples may be held out.
 
-    Cost: reads the training triples once if relations lack names, and once to hold out some.
+    Cost: reads the training triples once if relations lack names, and once to hold out triples.
     Errors: `NotFoundError` without training triples; `InvalidError` for an array of a wrong shape,
-    and if the option holds out triples although the data set has held-out triples.
+    and if `config` holds out triples although the data set already has held-out triples.
     """
     parts: dict[Part, Triples] = {}
     for part, name in zip(PARTS, (config.train, config.valid, config.test), strict=True):
@@ -127,11 +129,11 @@ def knowledge_graph(
 def link_graph(
     graph: Graph, config: DataConfig, seed: int, progress: Progress | None = None
 ) -> EmbedData:
-    """The links of a graph as triples of one relation, some of them held out.
+    """The links of a graph as triples of one relation, by part. Some links are held out.
 
-    The choice depends only on the nodes of a link and the seed. Weights are from the edge array
-    `weight`. In a graph with several types, each edge type is a relation, entities are the nodes
-    type after type, and links do not have weights.
+    The part of a link depends only on its nodes and the seed. Weights are from the edge array
+    `weight`. In a graph with several types, each edge type is a relation, and links do not have
+    weights. Entities are then the nodes of all types, numbered type after type.
 
     Cost: at most one pass over the topology, to count the links of each part.
     Errors: `NotFoundError` without a topology; `InvalidError` for weights of a wrong shape.
@@ -173,7 +175,7 @@ def _divided(
     seed: int,
     progress: Progress | None,
 ) -> dict[Part, Triples]:
-    """The training triples, randomly divided into parts."""
+    """Divides the training triples into parts at random."""
     held_out = [f"`{triples.name}`" for part, triples in parts.items() if part != "train"]
     if held_out:
         raise InvalidError(

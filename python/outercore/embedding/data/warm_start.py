@@ -1,8 +1,8 @@
-"""Warm start from the tables of another run: with new triples, new entities, or new relations.
+"""Starts a run from the tables of another run: with new triples, new entities, or new relations.
 
-Entities and relations of both data sets, matched by name or id, start with their old rows. All
-others start as in any run. The optimiser state is new, which disturbs the old rows for one or two
-epochs.
+Entities and relations that both data sets have start with their old rows. They are matched by name
+or id. All other entities and relations start with the initial values of any run. The optimiser
+state is new, so training disturbs the old rows during the first one or two epochs.
 """
 
 from __future__ import annotations
@@ -51,13 +51,15 @@ def match_names(old: Names, new: Names) -> NDArray[np.int64]:
 
 
 def match(what: str, old: Names | int, new: Names | int) -> NDArray[np.int64]:
-    """The old id of each new id, by name or by id; -1 for new ones.
+    """The old id of each new id; -1 for new entities or relations.
+
+    `old` and `new` are names, or the number of ids without names; `what` is for the message.
 
     Errors: `InvalidError` if only one data set has names.
     """
     if isinstance(old, int) and isinstance(new, int):
         ids = np.arange(new)
-        # Old ids stay, and new ids follow them.
+        # Without names, an id means the same entity in both data sets. Higher ids are new.
         ids[old:] = -1
         return ids
     if isinstance(old, int) or isinstance(new, int):
@@ -70,7 +72,7 @@ def match(what: str, old: Names | int, new: Names | int) -> NDArray[np.int64]:
 
 
 def _ranked(names: Names, start: int, stop: int) -> tuple[NDArray[np.int64], pa.Array]:
-    """Ids and names at these places in the order of names."""
+    """Ids and names at the places `start` to `stop` in the order of names."""
     ids = names.ranked(start, stop)
     if np.array_equal(ids, np.arange(start, stop)):
         return ids, arrow_names(names, start, stop)
@@ -126,9 +128,9 @@ class WarmStart:
         return self._entities.nbytes + self.relations.nbytes
 
     def __call__(self, entities: ArrayLike) -> NDArray[np.float32]:
-        """The first rows of these entities; see the class."""
+        """The initial rows of these entities; see the class."""
         places = self._entities[np.asarray(entities, np.int64)]
-        # Entities without an old row read any row first: this saves a second copy.
+        # Entities without an old row read row 0 first, which saves a second copy.
         rows = np.asarray(self._embedding.entities[places.clip(0)], np.float32)
         rows[places < 0] = np.nan
         return rows

@@ -30,14 +30,14 @@ class Chunk(NamedTuple):
     bias: Tensor | None = None
     """[negatives], added to their scores."""
     own: tuple[Tensor, Tensor] | None = None
-    """Ids of targets and of candidates, if a row's own target is not a negative."""
+    """Ids of targets and of candidates, if the target of a row must not be its negative."""
     known: Tensor | None = None
-    """bool [rows, negatives]: candidates to ignore."""
+    """bool [rows, negatives]: candidates to ignore, because they complete a known triple."""
 
     def weigh(self, scores: Tensor, rows: slice) -> None:
-        """Adds the bias to the scores of some rows, [rows, negatives].
+        """Adds the bias to `scores` [rows, negatives] of the slice `rows` of the chunk.
 
-        Candidates to ignore get minus infinity.
+        Scores of candidates to ignore become minus infinity.
         """
         if self.bias is not None:
             scores.add_(self.bias)
@@ -48,7 +48,7 @@ class Chunk(NamedTuple):
 
 
 class RowGradients(NamedTuple):
-    """The loss of a chunk and the gradients of its rows without the candidates."""
+    """The loss of a chunk, and the gradients of its anchors, relations and targets."""
 
     value: Tensor
     anchors: Tensor

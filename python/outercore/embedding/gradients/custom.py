@@ -16,11 +16,11 @@ _HINT = "hint: sum over the last extent, and let the others broadcast"
 
 
 def load_score(score: ScoreFunction | str) -> CustomCode:
-    """Loads a custom score function, given as a function or as its place `FILE.py:NAME`.
+    """Loads a custom score function, given as a function or by its place `FILE.py:NAME`.
 
     The function takes heads, relations and tails as tensors [..., width] that broadcast, and
-    returns scores [...]; see `outercore.embedding.gradients.models.CustomModel`. A place is loaded
-    by running the file.
+    returns scores [...]; see `outercore.embedding.gradients.models.CustomModel`. A file is loaded
+    by running it.
 
     Errors: `NotFoundError` for a missing file or name; `InvalidError` if the value is not a
     function, and for a file that raises an error.
@@ -68,7 +68,9 @@ def check_score(code: CustomCode, width: int, relation_width: int) -> None:
 def require_same_score(
     what: str, made_with: tuple[str | None, str], score: ScoreFunction | str | None
 ) -> CustomCode | None:
-    """The custom score function of the caller, checked: `what` was made with it.
+    """Loads the custom score function `score`, and checks that `what` was made with it.
+
+    `made_with` is the place of the score function of `what`, and the digest of its code.
 
     Errors: as `require_same_code` and `load_score`.
     """

@@ -1,7 +1,7 @@
 """Losses of a positive score against negative ones, and regularisers, with their gradients.
 
-A loss depends only on scores. There is one row per positive, and rows are independent. A negative
-to ignore has the score minus infinity, and its gradient is zero.
+A loss depends only on scores. There is one row per positive, and rows are independent. If a
+negative must be ignored, its score is minus infinity, and its gradient is zero.
 """
 
 from __future__ import annotations
@@ -39,10 +39,11 @@ class Loss(Protocol):
 
 @dataclass(frozen=True)
 class SoftmaxLoss:
-    """Cross entropy: minus the log of the positive's share among all of its row's scores.
+    """Cross entropy: minus the log of the softmax of the positive among all scores of its row.
 
-    With `contrastive` the sum does not include the positive, as in equation 1 of Legend. This loss
-    is not bounded from below, so it never stops increasing positive scores.
+    With `contrastive`, the sum of the softmax does not include the positive, as in equation 1 of
+    the Legend paper. This loss is not bounded from below, so training increases the scores of
+    positives without end.
     """
 
     contrastive: bool = False
@@ -51,8 +52,8 @@ class SoftmaxLoss:
         """See `Loss`."""
         largest = negatives.amax(dim=1)
         shares = torch.softmax(negatives, dim=1)
-        # The largest share is 1 / sum(exp(score - largest)): the log of the sum without a
-        # second pass of exponentials, and never of a number that underflowed.
+        # The largest share is 1 / sum(exp(score - largest)). So it gives the log of the sum
+        # without a second pass of exponentials, and it cannot underflow.
         log_sum = largest - shares.amax(dim=1).log()
         empty = largest.isneginf()
         if bool(empty.any()):
@@ -71,9 +72,9 @@ class SoftmaxLoss:
 
 @dataclass(frozen=True)
 class LogisticLoss:
-    """Binary cross entropy of the positive, and of the negatives on average.
+    """Binary cross entropy of the positive, plus the mean over its negatives.
 
-    `margin` is added to every score first. Scores by distance are never positive, so without a
+    It adds `margin` to every score first. A score by distance is never positive, so without a
     margin every triple would count as false.
     """
 
@@ -91,7 +92,7 @@ class LogisticLoss:
 
 @dataclass(frozen=True)
 class MarginLoss:
-    """Margin loss: how far negatives exceed the positive minus `margin`, on average."""
+    """Margin loss: the mean of max(0, negative score - positive score + `margin`)."""
 
     margin: float = 1.0
 
@@ -154,10 +155,11 @@ class Regulariser(Protocol):
     def __call__(
         self, rows: Tensor, weights: Tensor, strength: float, gradient: Tensor, *, pairs: bool
     ) -> Tensor:
-        """The cost of the rows, each times its weight; its gradient is added to `gradient`.
+        """The cost of the rows, each times its weight, times `strength`. Adds to `gradient`.
+
+        `pairs`: whether the halves of a row are real and imaginary parts.
 
         Shapes: `rows` and `gradient` [rows, width], `weights` [rows]; the result is a scalar.
-        `pairs`: whether the halves of a row are real and imaginary parts.
         """
 
 

@@ -1,14 +1,15 @@
 """Score functions of triples, and the gradients of a chunk of triples.
 
-A built-in model is a query, computed from the known end of a triple (the anchor) and its
-relation, and a similarity of the query with candidates for the other end. Complex rows hold all
-real parts, then all imaginary parts. A custom model is any PyTorch function, see `CustomModel`.
+A built-in model consists of a query and a similarity. The query is computed from the known end of a
+triple (the anchor) and its relation. The similarity compares the query with candidates for the
+other end. Complex rows hold all real parts, then all imaginary parts. A custom model is any PyTorch
+function, see `CustomModel`.
 
 The comparison of all pairs costs rows x candidates x width; everything else is small. An inner
 product and a Euclidean distance are matrix products (BLAS); sums of absolute values are not.
-Autograd derives the gradients of scores, except where its passes over all pairs would take too
-long. Losses have gradients of their own, which need less memory. On a CPU the core trains the
-built-in models, see `trainer`.
+Autograd derives the gradients of scores, unless its passes over all pairs would take too long.
+Losses compute their gradients without autograd, which needs less memory. On a CPU, the core trains
+the built-in models, see `trainer`.
 """
 
 from __future__ import annotations
@@ -32,11 +33,11 @@ ScoreFunction = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 class Start(NamedTuple):
-    """Initial values: normal, with these standard deviations."""
+    """The distribution of initial values: normal, with these standard deviations."""
 
     entities: float
     relations: float = 0.0
-    """0: as for entities."""
+    """Standard deviation for relations; 0: as for entities."""
     uniform_relations: bool = False
     """Whether relations are uniform in [-`relations`, `relations`] instead."""
 
@@ -47,12 +48,12 @@ class Model:
     complex_rows: bool = False
     """Whether row halves are real and imaginary parts. The N3 norm then uses moduli."""
     block_numbers: int = 0
-    """Largest rows x candidates x width of one step; 0: unlimited."""
+    """Largest product rows x candidates x width of one step; 0: unlimited."""
     frees_scores: bool = False
     """Whether the gradient of `pairs` does not need its result, which may be overwritten."""
 
     def start(self, dim: int) -> Start:
-        """The default size of initial values."""
+        """The default distribution of initial values for rows of `dim` values."""
         raise NotImplementedError
 
     def pairs(self, side: Side, anchors: Tensor, relations: Tensor, candidates: Tensor) -> Tensor:
@@ -74,7 +75,7 @@ class Model:
             )
 
     def rounding(self, side: Side, anchors: Tensor, relations: Tensor, targets: Tensor) -> Tensor:
-        """Bound of the difference of `scores` and `paired` for the same triple, [rows]."""
+        """Upper bound of the difference between `scores` and `paired` for a triple, [rows]."""
         raise NotImplementedError
 
     def gradients(self, chunk: Chunk, loss: Loss, to_candidates: Tensor) -> RowGradients:
@@ -132,7 +133,7 @@ class Inner:
     """
 
     distance: str | None = None
-    """Its name in the core, if the core computes it in ranking."""
+    """Its name in the core, if the core computes it during ranking."""
     block_numbers = 0
     """See `Model`."""
 
@@ -145,7 +146,7 @@ class Inner:
         return queries @ candidates.t()
 
     def rounding(self, queries: Tensor, targets: Tensor) -> Tensor:
-        """Bound of the difference of `pairs` and `paired` for the same two rows, [rows]."""
+        """Upper bound of the difference between `pairs` and `paired` for two rows, [rows]."""
         return _unit(queries) * queries.norm(dim=1) * targets.norm(dim=1)
 
     def scores(self, queries: Tensor, candidates: Tensor) -> Tensor:
@@ -162,7 +163,7 @@ class Inner:
 
 
 class _Distances(torch.autograd.Function):
-    """Minus the distances of all pairs, and their gradient by two products."""
+    """Minus the distances of all pairs. Two matrix products compute their gradient."""
 
     @staticmethod
     def forward(ctx: Any, queries: Tensor, candidates: Tensor) -> Tensor:
@@ -201,7 +202,8 @@ class Euclidean(Inner):
 
     def rounding(self, queries: Tensor, targets: Tensor) -> Tensor:
         """See `Inner`."""
-        # The error of the product is an error of squares, so it matters most for close rows.
+        # The product has a rounding error of the squared distance. So the error of the distance is
+        # largest for close rows.
         squares = queries.square().sum(dim=1) + targets.square().sum(dim=1)
         error = _unit(queries) * squares
         root = error.sqrt()
@@ -279,7 +281,7 @@ class Modulus(Inner):
 
 
 def _unit(rows: Tensor) -> float:
-    """A few rounding errors, relative to the summands."""
+    """The relative rounding error of a sum: a few rounding units of its type."""
     return 8.0 * torch.finfo(rows.dtype).eps
 
 
@@ -320,13 +322,16 @@ def _complex_product(first: Tensor, second: Tensor, *, conjugate_second: bool) -
 
 
 def _rotated(side: Side, anchors: Tensor, angles: Tensor) -> Tensor:
-    """Heads turned by the angles, or tails turned back."""
+    """The anchors turned by the angles of the relation: heads forward, tails back."""
     turn = torch.cat([angles.cos(), angles.sin()], dim=1)
     return _complex_product(anchors, turn, conjugate_second=side == "head")
 
 
 def _exchanged(side: Side, anchors: Tensor, relations: Tensor) -> Tensor:
-    """The anchor with its roles exchanged, times the relation in the order of the side."""
+    """The query of SimplE: the anchor with exchanged halves, times half the relation.
+
+    For an open tail, the halves of the relation are exchanged, too.
+    """
     half = anchors.size(1) // 2
     ordered = relations.roll(half, dims=1) if side == "tail" else relations
     return anchors.roll(half, dims=1) * (ordered * 0.5)
@@ -334,13 +339,13 @@ def _exchanged(side: Side, anchors: Tensor, relations: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class QueryModel(Model):
-    """A model by query and similarity."""
+    """A model with a query and a similarity."""
 
     queries: Callable[[Side, Tensor, Tensor], Tensor]
-    """The vectors that candidates are compared with, [rows, width], from anchors and relations."""
+    """Computes queries [rows, width] from open side, anchors and relations."""
     similarity: Inner = field(default_factory=Inner)
     initial: Callable[[int], Start] = lambda dim: Start(1e-3)
-    """The default size of initial values by dimension."""
+    """The default distribution of initial values, by dimension."""
     complex_rows: bool = False
     frees_scores = True
 
@@ -417,7 +422,7 @@ class CustomModel(Model):
         return self.score(targets, relations, anchors)
 
     def rounding(self, side: Side, anchors: Tensor, relations: Tensor, targets: Tensor) -> Tensor:
-        """See `Model`. For an unknown function: a few rounding units of the score."""
+        """See `Model`. For any custom function, it is a few rounding units of the score."""
         score = self.paired(side, anchors, relations, targets)
         return _unit(score) * score.abs()
 

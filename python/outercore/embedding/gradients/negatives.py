@@ -1,7 +1,8 @@
-"""Negatives: the entities that a batch's triples are compared with, and entities to ignore.
+"""Negatives: the entities that the triples of a batch are compared with, and entities to ignore.
 
-This module prepares the negatives of a pool. The core divides the triples of a batch and draws for
-them (`crates/outercore-kernels/src/compare.rs`).
+This module prepares the negatives of a pool. The core divides the triples of a batch into chunks
+and draws their negatives (`crates/outercore-kernels/src/compare.rs`). A question is a triple with
+one open end, and its answers are the entities that complete it to a known triple.
 """
 
 from __future__ import annotations
@@ -24,14 +25,15 @@ if TYPE_CHECKING:
     from outercore.embedding.tables.store import Pool
 
 _TOGETHER = 1 << 15
-"""Pairs of a question and a known answer per step; each takes about 100 bytes."""
+"""Number of pairs (question, known answer) per step. Each pair takes about 100 bytes."""
 
 
 def even_pieces(places: Tensor, size: int) -> tuple[Tensor, ...]:
-    """Divides `places` into pieces of about `size`. Their lengths differ by at most one.
+    """Divides `places` (positions of triples) into pieces of about `size` for batches.
 
-    A piece has 0.75 to 1.5 times `size`, unless there are too few places. Every batch makes a step
-    of equal size, so a small last batch would have too much influence.
+    The lengths differ by at most one, and are 0.75 to 1.5 times `size`, unless there are too few
+    places. Every batch makes a step of equal size, so a small last batch would have too much
+    influence.
 
     Example:
         >>> import torch
@@ -53,7 +55,7 @@ class Negatives(NamedTuple):
 
 
 class Pairs(NamedTuple):
-    """Pairs of a row and a place among candidates, rows ascending."""
+    """Pairs of a row (of a triple) and a column (of a candidate). Rows ascend."""
 
     rows: Tensor
     columns: Tensor
@@ -69,7 +71,7 @@ class Pairs(NamedTuple):
 
 
 def draw_counts(config: NegativesConfig) -> tuple[int, int]:
-    """Draws of a chunk in which rows count as their ranges do, and by degree."""
+    """Numbers of negatives of a chunk that are drawn by the shares of ranges, and by degree."""
     by_degree = round(config.degree_share * config.count) if config.kind == "sampled" else 0
     return config.count - by_degree, by_degree
 
@@ -86,9 +88,10 @@ def population(
     of triples of each row; only draws by degree need it. `shares` has the relative probability of
     an entity of each range; by default they are equal.
 
-    Returns: ranges and shares. For draws by degree also the float64 weights of all rows of the
-    ranges with their cumulative sums; weights are equal if no row has a triple.
-    Errors: `InvalidError` without any row to draw, and for unknown degrees.
+    Returns the ranges and shares. For draws by degree, it also returns the float64 weights of all
+    rows of the ranges, with their cumulative sums. Weights are equal if no row has a triple.
+
+    Errors: `InvalidError` if there is no row to draw, and for missing degrees.
     """
     sizes = [stop - start for start, stop in ranges]
     if sum(sizes) < 1:
@@ -100,8 +103,8 @@ def population(
     counts = torch.cat([degrees[start:stop] for start, stop in ranges])
     weights = counts.to(torch.float64).pow_(config.degree_power)
     if not counts.any():
-        # A partition may have only entities of held-out triples. Then its buckets are in the pool
-        # without a triple.
+        # A partition may have only entities of held-out triples. Its buckets in the pool are then
+        # empty.
         weights.fill_(1.0)
     for some, share in zip(weights.split(sizes), shares or (), strict=False):
         some *= share
@@ -109,11 +112,11 @@ def population(
 
 
 COLUMNS = {side: QUESTION_COLUMNS[side] for side in ("tail", "head")}
-"""Columns of a triple with an open end: anchor, relation and target."""
+"""The columns of anchor, relation and target in a triple, by the open end."""
 
 
 def known_answers(triples: Tensor) -> dict[str, _core.KnownAnswers]:
-    """The true answers to the triples that these triples contain, by the open side.
+    """The answers in `triples` to questions from the same triples, by the open side.
 
     Shapes: `triples` int64 [m, 3].
     Cost: for each side, 16 bytes per distinct question and 4 per answer.
@@ -131,7 +134,7 @@ def known_answers(triples: Tensor) -> dict[str, _core.KnownAnswers]:
 
 
 def known_among(known: _core.KnownAnswers, triples: Tensor, candidates: Tensor) -> Iterator[Pairs]:
-    """Places of the answers to each triple among `candidates`, including repetitions.
+    """Finds the known answers of each triple's question among `candidates`, with repetitions.
 
     It yields the pairs in groups, because a hub can have as many pairs as the square of its degree.
     `candidates` must ascend.
@@ -146,9 +149,9 @@ def known_among(known: _core.KnownAnswers, triples: Tensor, candidates: Tensor) 
 
 
 def occurrences(candidates: Tensor, rows: Tensor, targets: Tensor) -> Pairs:
-    """Places of each row's targets among `candidates`, including repetitions.
+    """Finds the targets of rows among `candidates`, with repetitions.
 
-    Shapes: `candidates` ascending; `rows` ascending and `targets`, one pair each.
+    `rows[i]` is the row of `targets[i]`. `rows` and `candidates` must ascend.
     """
     targets = targets.contiguous()
     first = torch.searchsorted(candidates, targets)
@@ -158,7 +161,7 @@ def occurrences(candidates: Tensor, rows: Tensor, targets: Tensor) -> Pairs:
 
 
 def repeat_ranges(counts: Tensor) -> tuple[Tensor, Tensor]:
-    """(0, 0), (0, 1), ... (1, 0), ...: `counts[i]` pairs that begin with i."""
+    """The pairs (0, 0), (0, 1), ..., (1, 0), ...: `counts[i]` pairs begin with i."""
     owners = torch.repeat_interleave(torch.arange(counts.numel()), counts)
     before = torch.cumsum(counts, 0) - counts
     return owners, torch.arange(owners.numel()) - before[owners]
@@ -168,16 +171,17 @@ class Comparison(NamedTuple):
     """Triples and their shared negatives."""
 
     places: Tensor
-    """int64 [triples], in their pool."""
+    """int64 [triples]: the positions of the triples in their pool."""
     rows: Tensor
     """int64 [negatives], ascending."""
     bias: Tensor | None
-    """float32 [kinds, negatives]: bias of scores for triples of each kind."""
+    """float32 [kinds, negatives]: bias of scores for each kind of anchor. Anchors are of one kind
+    if the same negatives have the same weight for them."""
     kinds: Tensor | None
-    """int64 [triples]: the kind of each triple; `None`: the first kind for all."""
+    """int64 [triples]: the kind of each triple's anchor; `None`: the first kind for all."""
 
     def apart(self) -> Iterator[tuple[Tensor, Negatives]]:
-        """Places of the triples of each kind, and the negatives with the bias of this kind."""
+        """For each kind, the positions of its triples, and the negatives with its bias."""
         if self.bias is None or self.kinds is None or len(self.bias) == 1:
             yield self.places, Negatives(self.rows, None if self.bias is None else self.bias[0])
             return
@@ -188,12 +192,12 @@ class Comparison(NamedTuple):
 
 
 class PoolNegatives:
-    """Draws negatives for the triples of a pool: entities that the pool could have as answers.
+    """Draws negatives for the triples of a pool: entities that can be answers in this pool.
 
-    With partitions, a pool has only the triples of some buckets. An entity outside the buckets of
-    the anchor would teach the model only which buckets are in training. For the same reason,
+    With partitions, a pool has only the triples of some buckets. From an entity outside the buckets
+    of the anchor, the model would only learn which buckets are in training. For the same reason,
     entities have more weight if the pool has a larger part of their bucket. If a bias of scores can
-    express these weights (`weighs`), different anchors share one draw.
+    express these weights (`weighs`), anchors with different weights share one draw.
     """
 
     def __init__(
@@ -227,9 +231,9 @@ class PoolNegatives:
         """The comparisons in the form of the core, for training."""
 
     def draw(self, places: Tensor, at: _core.At) -> dict[Side, list[Comparison]]:
-        """The triples at `places` in chunks with negatives, by open side.
+        """Divides the triples at `places` of the pool into chunks with negatives, by open side.
 
-        `at` is seed, epoch, pool and number of the batch.
+        `at` is the seed, the epoch, the pool and the number of the batch.
         """
         triples = self._pool.triples.numpy()
         tails, heads = self.core.ask(triples, places.numpy(), at, torch.get_num_threads())
@@ -237,7 +241,7 @@ class PoolNegatives:
 
 
 def _comparisons(joined: _core.Asked) -> Iterator[Comparison]:
-    """The chunks, from their concatenation by the core."""
+    """Splits the chunks that the core has concatenated."""
     places, sizes, rows, biases, kinds = joined
     first, row, number = 0, 0, 0
     for triples, negatives, count in sizes:
@@ -257,10 +261,10 @@ def _comparisons(joined: _core.Asked) -> Iterator[Comparison]:
 def _shared(
     config: NegativesConfig, pool: Pool, answers: NDArray[np.int64], shares: NDArray[np.float64]
 ) -> _core.Shared:
-    """The population for these anchors, and additional bias of rows by kind and range.
+    """The population to draw from for some anchors, and an additional bias by kind and range.
 
-    Answers are in the ranges `answers` [answers]. `shares` [kinds, answers] has the probability of
-    an entity of each range, relative to the likeliest.
+    Answers are in the ranges with the numbers `answers` [answers]. `shares` [kinds, answers] has
+    the probability of an entity of each range, relative to the most likely range.
     """
     ranges = [pool.ranges[number] for number in answers.tolist()]
     if pool.shares is None:
@@ -268,7 +272,7 @@ def _shared(
     # One draw serves all kinds, by their mean probability.
     drawn = shares.mean(0)
     drawn_from = population(config, ranges, pool.degrees, drawn.tolist())
-    # Corrected scores represent all entities; otherwise each kind represents the drawn ones.
+    # With corrected scores, negatives stand for all entities; otherwise only for the drawn ones.
     if config.kind != "all" and config.correction == "none":
         sizes = np.array([stop - start for start, stop in ranges])
         shares = (shares / (shares @ sizes)[:, None]) / (drawn / (drawn @ sizes))
@@ -276,9 +280,10 @@ def _shared(
 
 
 def _likelihoods(pool: Pool) -> NDArray[np.float64]:
-    """Relative probability, [ranges, ranges], of an entity as the tail of a triple.
+    """The relative probability that an entity is the tail of a triple, [ranges, ranges].
 
-    The first range holds the head, the second the entity. 0 means that it is never the tail.
+    The first range holds the head, and the second range holds the entity. 0 means that it is never
+    the tail.
     """
     count = len(pool.ranges)
     if pool.pairs is None:

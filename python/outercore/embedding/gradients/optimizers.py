@@ -1,8 +1,8 @@
-"""Optimiser steps on the rows of a table that a batch touched. Other rows do not change.
+"""Optimiser steps on the rows of a table that a batch uses. Other rows do not change.
 
-All state is in one tensor next to the table. So a partition contains its state, and an interrupted
-run continues exactly. The state starts with zeros; `state_width` in `tables/placement.py` has its
-width.
+The state of an optimiser is one tensor, with a row for each row of the table. So a partition
+contains its state, and an interrupted run continues exactly. The state starts with zeros;
+`state_width` in `tables/placement.py` gives its width.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch import Tensor
 from outercore.embedding.config import OptimiserName
 
 Step = Callable[[Tensor, Tensor, Tensor, Tensor, float], None]
-"""Moves rows: (table, state, rows, gradients, rate).
+"""Makes a step on rows, from (table, state, rows, gradients, learning rate).
 
 Shapes: `table` [all, width], `state` [all, state width], `rows` int64 [touched], ascending without
 repetition, `gradients` [touched, width], overwritten.
@@ -25,7 +25,7 @@ _ADAM_FIRST, _ADAM_SECOND, _ADAM_EPSILON = 0.9, 0.999, 1e-8
 
 
 def adagrad(table: Tensor, state: Tensor, rows: Tensor, gradients: Tensor, rate: float) -> None:
-    """Adagrad: a step is divided by the root of the sum of all squared gradients of its value.
+    """Adagrad: divides the step of a value by the root of the sum of its squared gradients.
 
     State: one number per value.
     """
@@ -37,7 +37,7 @@ def adagrad(table: Tensor, state: Tensor, rows: Tensor, gradients: Tensor, rate:
 
 
 def row_adagrad(table: Tensor, state: Tensor, rows: Tensor, gradients: Tensor, rate: float) -> None:
-    """Adagrad with one sum a row, of the mean of its squared gradients: half the bytes.
+    """Adagrad with one sum per row: the mean of its squared gradients. It needs half the bytes.
 
     State: one number per row.
     """
@@ -48,9 +48,9 @@ def row_adagrad(table: Tensor, state: Tensor, rows: Tensor, gradients: Tensor, r
 
 
 def adam(table: Tensor, state: Tensor, rows: Tensor, gradients: Tensor, rate: float) -> None:
-    """Adam on the touched rows. The bias correction of a row uses the number of its own steps.
+    """Adam on the touched rows. The bias correction of a row uses the number of this row's steps.
 
-    State: both moments, and the number of steps.
+    State: two moments per value, and the number of steps per row.
     Source: Kingma and Ba, "Adam", ICLR 2015.
     """
     width = gradients.size(1)

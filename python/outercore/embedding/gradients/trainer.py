@@ -1,6 +1,6 @@
-"""Training a pool of triples: batches, negatives, gradients and steps.
+"""Trains a pool of triples: batches, negatives, gradients and steps.
 
-On a CPU the core trains whole batches of the built-in models. Everything else is PyTorch.
+On a CPU, the core trains whole batches of the built-in models. Otherwise PyTorch trains.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def torch_threads(count: int | None) -> Iterator[None]:
 
 
 class CoreBatches:
-    """The core's training of a run's batches."""
+    """Trains batches of a run by the core."""
 
     def __init__(self, config: EmbedConfig, model: Model, relation_count: int) -> None:
         name: str = config.model.kind
@@ -76,7 +76,7 @@ class CoreBatches:
 
     @staticmethod
     def for_run(config: EmbedConfig, model: Model, relation_count: int) -> CoreBatches | None:
-        """The core's training, or `None` for a custom model."""
+        """The training by the core; `None` for a custom model."""
         # The caller may pass a custom model although `config` names a built-in one.
         own = not isinstance(model, QueryModel)
         return None if own else CoreBatches(config, model, relation_count)
@@ -110,9 +110,9 @@ class CoreBatches:
         """Trains one batch and returns its loss.
 
         If the loss or a gradient is not finite, it returns `None` and does not change the tables.
-        `places` are the triples of the batch within the pool. `at` is seed, epoch, pool and number
-        of the batch. `unit` is the factor of each triple's weight for each side. `rates` are the
-        learning rates of entities and relations.
+        `places` are the positions of the batch's triples in the pool. `at` is the seed, the epoch,
+        the pool and the number of the batch. `unit` is a factor for the weight of each triple.
+        `rates` are the learning rates of entities and relations.
         """
         weights = pool.weights
         return self._core.train(
@@ -130,7 +130,7 @@ class CoreBatches:
 
 
 class Question(NamedTuple):
-    """Triples with one open end."""
+    """Triples with one open end: known ends (anchors), relations, and true ends (targets)."""
 
     side: Side
     anchors: Tensor
@@ -139,7 +139,7 @@ class Question(NamedTuple):
 
 
 def question_of(triples: Tensor, side: Side, relation_count: int, *, reciprocal: bool) -> Question:
-    """The triples with `side` open. Reciprocal relations turn an open head into an open tail."""
+    """The triples as questions for `side`. With `reciprocal`, an open head becomes an open tail."""
     heads, relations, tails = triples.unbind(1)
     if side == "tail":
         return Question("tail", heads, relations, tails)
@@ -149,7 +149,7 @@ def question_of(triples: Tensor, side: Side, relation_count: int, *, reciprocal:
 
 
 def table_layout(config: EmbedConfig, model: Model, relation_count: int) -> TableLayout:
-    """The widths and initial values that a run needs."""
+    """The widths and initial values of the tables of a run."""
     start, width = model.start(config.model.dim), config.model.relation_width
     if config.model.init_scale:
         start = start._replace(entities=config.model.init_scale)
@@ -165,7 +165,7 @@ def table_layout(config: EmbedConfig, model: Model, relation_count: int) -> Tabl
 
 
 class _PoolContext(NamedTuple):
-    """Preparations for all batches of a pool."""
+    """Objects that all batches of a pool share."""
 
     pool: Pool
     negatives: PoolNegatives
@@ -175,9 +175,9 @@ class _PoolContext(NamedTuple):
 class Trainer:
     """Trains the tables of a store. The result depends only on triples, configuration and model.
 
-    With a custom `model`, only the dimension of `config.model` is used. With `undirected`, a triple
-    also stands for its reverse and is stored once. Without `native`, PyTorch computes whole
-    batches, as on a GPU. This is the reference implementation for tests of the core.
+    With a custom `model`, it uses only the dimension from `config.model`. With `undirected`, a
+    triple is stored once and also stands for its reverse. Without `native`, PyTorch computes whole
+    batches, as on a GPU; this is the reference implementation for tests of the core.
 
     Errors: `DivergedError` for a loss that is not finite. The tables are in the state after the
     previous batch.
@@ -203,7 +203,7 @@ class Trainer:
         self._core = (
             CoreBatches.for_run(config, self.model, store.relation_count) if native else None
         )
-        # A weak reference: a store in partitions must be able to free the triples of a pool.
+        # The reference is weak, so that a store in partitions can free the triples of a pool.
         self._known_of: weakref.ref[Tensor] | None = None
         self._known: dict[str, _core.KnownAnswers] = {}
 
@@ -217,8 +217,8 @@ class Trainer:
     ) -> bool:
         """Trains the batches of a pool from number `first`. Returns whether all were trained.
 
-        `after_batch` receives the loss and the number of triples of each batch. Training stops if
-        it returns `True`.
+        `after_batch` receives the loss and the number of triples of each batch. If it returns
+        `True`, training stops.
         """
         context = self._context(pool)
         for number, places in self._batches(pool, epoch):
@@ -244,7 +244,7 @@ class Trainer:
     def _know(self, pool: Pool) -> Callable[[object], None]:
         """Registers the triples of a pool. Returns a function that releases them.
 
-        Ranking needs their memory when the pool has ended.
+        They are released at the end of the pool, because ranking needs their memory.
         """
         # Free the previous answers first: they are as large as the triples.
         known: dict[str, _core.KnownAnswers] = {}
@@ -285,7 +285,7 @@ class Trainer:
         rates: tuple[float, float],
     ) -> float:
         store, pool = self.store, context.pool
-        # Touched rows, with one gradient for each use.
+        # Pairs of rows and gradients. A row occurs once for each use in the batch.
         of_entities: list[tuple[Tensor, Tensor]] = []
         of_relations: list[tuple[Tensor, Tensor]] = []
         value = pool.entities.new_zeros(())
@@ -317,7 +317,7 @@ class Trainer:
         of_entities: list[tuple[Tensor, Tensor]],
         of_relations: list[tuple[Tensor, Tensor]],
     ) -> Tensor:
-        """Adds a chunk's gradients to the lists and returns its loss."""
+        """Computes a chunk, adds its gradients to the two lists, and returns its loss."""
         pool, device = context.pool, context.pool.entities.device
         triples = pool.triples[places]
         question = question_of(
@@ -356,14 +356,14 @@ class Trainer:
     def _known_among(
         self, context: _PoolContext, side: Side, triples: Tensor, candidates: Tensor
     ) -> Tensor:
-        """Which candidates complete a question to a triple of the pool.
+        """Mask of the candidates that complete a question to a triple of the pool.
 
         Shapes: bool [triples, candidates].
         """
         hidden = torch.zeros(len(triples), len(candidates), dtype=torch.bool)
         questions = [(side, triples)]
         if self._undirected:
-            # Known triples with the anchor as the other end.
+            # The reverse of a known triple is known, too.
             questions.append(("head" if side == "tail" else "tail", triples.flip(1)))
         for open_side, some in questions:
             for pairs in known_among(context.known[open_side], some, candidates):
@@ -404,7 +404,7 @@ def summed(pieces: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
 
 
 def _fit(state: Tensor, rows: Tensor, gradients: Tensor) -> bool:
-    """Whether gradients are finite, and also their squares added to the state of their rows.
+    """Whether gradients are finite, and stay finite when their squares are added to the state.
 
     Shapes: `state` [all, state width], `rows` int64 [touched], `gradients` [touched, width].
     """

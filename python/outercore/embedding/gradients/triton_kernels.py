@@ -1,14 +1,15 @@
 # Triton's language has no types for mypy to check.
 # mypy: disable-error-code="no-untyped-def,untyped-decorator"
-"""The softmax loss of an inner product and its gradients in two kernels, for a GPU.
+"""The softmax loss of an inner product and its gradients, in two kernels for a GPU.
 
-The matrix of scores is never written to memory. With 10,000 rows, 1,000 negatives and a width of
-100, writing and reading it several times would take longer than the products. Each program keeps
-its rows of queries, or of candidates, on the chip. It computes the scores from them: once for the
-sum of exponentials, and again for gradients.
+The kernels never write the matrix of scores to memory. With 10,000 rows, 1,000 negatives and a
+width of 100, writing and reading it several times would take longer than the products. Each program
+keeps its rows of queries, or of candidates, on the chip. It computes the scores twice: for the sum
+of exponentials, and for the gradients.
 
-The reference implementation is `Model.gradients` of `dot` with `SoftmaxLoss`. Legend 6 stores the
-exponentials in memory instead, which is better if products are slow compared to memory.
+The reference implementation is `Model.gradients` of `dot` with `SoftmaxLoss`. The Legend paper
+(section 6) stores the exponentials in memory instead, which is better if products are slow compared
+to memory.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from outercore.errors import InvalidError
 
 @triton.jit
 def _places(rows, numbers, width: tl.constexpr):
-    """Positions of the values of rows in a table, which may exceed 32 bits."""
+    """Positions of the values of rows in a table. They may exceed 32 bits."""
     return rows.to(tl.int64)[:, None] * width + numbers[None, :]
 
 
@@ -41,7 +42,7 @@ def _scores(
     count,
     precision: tl.constexpr,
 ):
-    """Scores of a tile; minus infinity beyond the last candidate and at the row's own target."""
+    """Scores of a tile; minus infinity beyond the last candidate and at the target of the row."""
     scores = tl.dot(queries, tl.trans(candidates), input_precision=precision)
     inside = columns < count
     if bias is not None:
@@ -75,7 +76,7 @@ def _queries_kernel(
     contrastive: tl.constexpr,
     precision: tl.constexpr,
 ):
-    """For a block of rows: the log of their sums, their loss, and gradients of queries."""
+    """Computes for a block of rows: the log of their sums, their loss, and query gradients."""
     row = tl.program_id(0) * block_rows + tl.arange(0, block_rows)
     number = tl.arange(0, padded)
     inside = row < rows
@@ -141,7 +142,7 @@ def _candidates_kernel(
     contrastive: tl.constexpr,
     precision: tl.constexpr,
 ):
-    """For a block of candidates: their gradients, summed over all rows."""
+    """Computes the gradients of a block of candidates, summed over all rows."""
     column = tl.program_id(0) * block_columns + tl.arange(0, block_columns)
     number = tl.arange(0, padded)
     at = _places(column, number, width)
@@ -174,9 +175,10 @@ def softmax_gradients(
     contrastive: bool = False,
     tf32: bool = True,
 ) -> QueryGradients:
-    """Scores, loss and gradients of a chunk by the softmax loss over inner products.
+    """The loss and gradients of a chunk by the softmax loss of inner products.
 
-    The chunk must not have known candidates.
+    It adds the gradients of the candidates to `to_candidates`. `Chunk.known` must be `None`. `tf32`
+    allows products of reduced precision on the GPU.
 
     Shapes: `queries` [rows, width] and `to_candidates` [negatives, width], float32.
     Cost: five products of rows x negatives x width, without memory of rows x negatives.

@@ -45,7 +45,7 @@ _SIDES: dict[str, Side] = {"tail_neg": "tail", "head_neg": "head", "target_node_
 """Names of arrays in ogbl-wikikg2, ogbl-biokg and ogbl-citation2 of OGB."""
 _COLUMNS = {"head": 0, "relation": 1, "tail": 2, "source_node": 0, "target_node": 2}
 _BLOCK = 1 << 12
-"""Rows that are checked together."""
+"""Number of rows that are checked together."""
 _BLOCK_ROWS = 1 << 14
 _NORMAL_95 = 1.96
 """Standard errors within which 95 % of normal draws lie."""
@@ -54,10 +54,10 @@ _NORMAL_95 = 1.96
 def ogb_candidates(
     source: GivenCandidates, part: str, triples: NDArray[np.int64], entities: int
 ) -> dict[Side, NDArray[Any]]:
-    """Reads the candidates of each triple of a part, by the open side.
+    """Reads the candidates of each triple of a part (`train`, `valid`, `test`), by the open side.
 
-    Arrays `head`, `relation`, `tail` (or `source_node`, `target_node`) are compared with the
-    triples, so that each triple gets its own candidates.
+    It compares arrays `head`, `relation`, `tail` (or `source_node`, `target_node`) in the file with
+    the triples, so that each triple gets its own candidates.
 
     Shapes: `triples` int64 [m, 3]; results [m, candidates], ids of entities.
     Errors: `InvalidError` for arrays of a wrong shape or type, for other triples, and for entities
@@ -176,18 +176,18 @@ def assess(
 
     Args:
         embedding: the embedding.
-        parts: `valid`, `test`, or `train`.
+        parts: the parts to rank: `valid`, `test`, or `train`.
         candidates: kind of candidates. `auto` ranks among all entities unless that takes too long.
         count: number of drawn candidates.
-        also: further kinds of candidates.
-        filtered: add metrics without other true answers.
+        also: further kinds of candidates, each with its own metrics.
+        filtered: also return filtered metrics, which ignore other true answers.
         triples: largest number of triples to rank; 0 for all.
         negatives: candidates of each triple in the form of OGB: arrays `tail_neg` and `head_neg`
             (or `target_node_neg`), integers [triples of the part, candidates], by name, or an
-            `.npz` or `.pt` file of them. Then only these candidates count, and ranks are not
+            `.npz` or `.pt` file of them. Then only these candidates are ranked, and ranks are not
             filtered. A mapped array stays on disk.
         seed: seed of all draws. Default: the seed of the run.
-        memory: memory for questions.
+        memory: memory for the triples that are ranked in one pass over the table.
         observer: called with the progress.
 
     Returns:
@@ -195,9 +195,9 @@ def assess(
 
     Raises:
         NotFoundError: the data set lacks the part.
-        InvalidError: `negatives` belong to other triples, to several parts, or come with other
-            candidates; an unknown protocol; a row that is not finite; a plain graph's run without
-            its configuration.
+        InvalidError: `negatives` belong to other triples, or are combined with several parts or
+            other candidates; an unknown kind of candidates; a row that is not finite; a plain
+            graph's run without its configuration.
         InterruptError: a stop was requested.
     """
     with _scoring(
@@ -222,14 +222,14 @@ class Ranked(NamedTuple):
     triples: NDArray[np.int64]
     """[m, 3]"""
     reciprocal: NDArray[np.float64]
-    """[m, 2]: reciprocal ranks of tail and head; the rank is the mean of the two ranks below.
-    [m, 1] if only one side has negatives.
+    """[m, 2]: reciprocal ranks of tail and head. The rank is the mean of the optimistic and the
+    pessimistic rank. [m, 1] if only one side has negatives.
     """
     protocol: str
     optimistic: NDArray[np.int64]
     """[m, 2]: ranks if the true end precedes all candidates with the same score."""
     pessimistic: NDArray[np.int64]
-    """[m, 2]: ranks if it follows all of them."""
+    """[m, 2]: ranks if the true end follows all candidates with the same score."""
     candidates: NDArray[np.int64]
     """[m, 2]: number of ranked entities, including the true one."""
 
@@ -270,11 +270,12 @@ def _scoring(
 
     Errors: `InvalidError` for an unknown protocol.
     """
-    # Check the values as options of a run: `test_triples` stands for any part.
+    # The options are checked as options of a run. There, `test_triples` stands for any part.
     chosen = EmbedConfig.from_dict({"evaluation": {**protocol, "test_triples": triples}})
     evaluation = chosen.evaluation
     config = _config(embedding)
-    # Before the seed changes: in a plain graph it decides which links are held out.
+    # Open the data before the seed changes: in a plain graph, the seed determines the held-out
+    # links.
     stop, watch = StopRequest(), observer or Observer()
     progress = until_stopped(watch, stop)
     data = data_of(embedding.graph, config, progress)
@@ -340,7 +341,7 @@ def _held_out(
 
 
 def _config(embedding: Embedding) -> EmbedConfig:
-    """The configuration of the run; a copy of the tables without their run has only the model."""
+    """The configuration of the run; only the model if tables were copied without their run."""
     config = embedding.config
     if config is None:
         if not embedding.graph.schema.has_triples:
@@ -376,11 +377,11 @@ class PairedComparison:
 
     @property
     def within_noise(self) -> bool:
-        """Whether equal embeddings would show such a difference in more than 5 % of all cases."""
+        """Whether equally good embeddings show such a difference in more than 5 % of all cases."""
         return abs(self.difference) <= _NORMAL_95 * self.error
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain JSON values; an infinite error is `None`."""
+        """The comparison as plain JSON values; an infinite error becomes `None`."""
         error = self.error if math.isfinite(self.error) else None
         return {**asdict(self), "error": error, "within_noise": self.within_noise}
 
@@ -390,7 +391,7 @@ def compare(
 ) -> PairedComparison:
     """Ranks the same held-out triples with two embeddings and compares them.
 
-    `options` are as for `ranks`. Both embeddings draw with the same `seed`.
+    `options` are as for `ranks`. Both embeddings draw candidates with the same `seed`.
 
     Cost: two rankings.
 

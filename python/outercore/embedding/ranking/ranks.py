@@ -1,8 +1,9 @@
 """Ranks of the true end of a triple among candidates.
 
-Each group of triples takes one pass over the table of entities. Each block of the table is compared
-with all questions of the group, and only counts are stored. So evaluation needs only one block of
-the table in memory, even with partitions on disk.
+A question is a triple with one open end; its true end is the right answer. Triples are ranked in
+groups, and each group takes one pass over the table of entities. Each block of the table is
+compared with all questions of the group, and only counts are stored. So a ranking needs only one
+block of the table in memory, even with partitions on disk.
 
 A rank is the mean of the optimistic and the pessimistic rank: it counts candidates with a higher
 score, and half of the candidates with an equal score. So a model with equal scores for all does not
@@ -33,13 +34,13 @@ from outercore.runs.rank_metrics import metrics_of_ranks
 SIDES: tuple[Side, ...] = ("tail", "head")
 _BLOCK_NUMBERS = 1 << 21
 _SCORED = 1 << 12
-"""Questions whose true scores are computed together; each needs a copy of its rows."""
+"""Number of questions whose true scores are computed together. Each needs a copy of its rows."""
 
 
 class Tally(NamedTuple):
     """Counts of better candidates for some questions, for one kind of candidates.
 
-    Shapes: int32 [2, questions], raw and filtered; int64 where candidates need it.
+    Shapes: [2, questions], raw and filtered; int32, or int64 from 2^31 candidates.
     """
 
     higher: Tensor
@@ -50,7 +51,7 @@ class Tally(NamedTuple):
     def zeros(cls, count: int, candidates: int) -> Tally:
         """Counts of zero for `count` questions with at most `candidates` candidates.
 
-        Memory: 24 bytes per question, as in memory plans; twice that from 2^31 candidates.
+        Memory: 24 bytes per question, as in memory plans; 48 bytes from 2^31 candidates.
         """
         kind = torch.int32 if candidates < 1 << 31 else torch.int64
         return cls(*(torch.zeros(2, count, dtype=kind) for _ in cls._fields))
@@ -61,7 +62,7 @@ class Tally(NamedTuple):
         return cls(*(torch.cat(counts, dim=1) for counts in zip(*tallies, strict=True)))
 
     def within(self, some: slice) -> Tally:
-        """A view of the counts of some questions."""
+        """A view of the counts of the questions `some`."""
         return Tally(*(counts[:, some] for counts in self))
 
     def ranks(self) -> Tensor:
@@ -78,7 +79,7 @@ class Tally(NamedTuple):
 
 
 class Questions:
-    """Triples with one open end.
+    """Questions: triples with one open end.
 
     Shapes: `triples` int64 [m, 3]; rows of anchors, relations and targets [m, width].
     """
@@ -93,10 +94,11 @@ class Questions:
         *,
         loops: bool,
     ) -> None:
-        """Binds the questions.
+        """Prepares the questions, and computes the scores of their true ends.
 
         `question` has the triples as questions. `rows` are the rows of its anchors, relations and
-        targets; the rows of targets are not stored.
+        targets; the rows of targets are not stored. `known` has other true answers, for filtered
+        ranks. Without `loops`, the anchor is not a candidate.
 
         Errors: `InvalidError` for a triple whose score is not finite.
         """
@@ -171,7 +173,7 @@ class Questions:
             total += counts.cpu()
 
     def _known_among(self, entities: Tensor, some: slice) -> Iterator[Pairs]:
-        """Places of other true answers among `entities`, for groups of questions."""
+        """Finds other true answers of the questions `some` among `entities`; yields groups."""
         if self._known is None:
             return
         anchors, targets = self._question.anchors[some], self._question.targets[some]
@@ -209,7 +211,7 @@ def questions_of(
     reciprocal: bool,
     loops: bool,
 ) -> list[tuple[Side, Questions]]:
-    """Questions for both ends of triples, with other known answers.
+    """Questions for both ends of triples. `known` has other true answers, by side.
 
     Cost: one read of the rows of all ends; both sides share it.
     Errors: as `Questions`.
@@ -236,7 +238,7 @@ def questions_of(
 def require_finite(name: str, numbers: Tensor | NDArray[np.int64] | range, rows: Tensor) -> None:
     """Errors: `InvalidError` for a row that is not finite. `numbers`: the number of each row.
 
-    Comparisons with its scores are always false, so they would count as low scores.
+    Without this check, scores of NaN would count as low scores, because comparisons are false.
     """
     if not bool(rows.sum().isfinite()) and not bool(rows.isfinite().all()):
         row = int((~rows.isfinite()).any(dim=1).nonzero()[0])
@@ -319,7 +321,7 @@ def _of_ranks(ranks: Tensor, others: Tensor) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Metrics, and the protocol that is necessary to interpret them."""
+    """Metrics of a ranking, with the protocol that is necessary to interpret them."""
 
     protocol: str
     raw: RankMetrics
@@ -341,7 +343,7 @@ class Ranking:
     protocol: str
     by_side: dict[Side, Tally]
     filtered: bool
-    """Whether other true answers were known."""
+    """Whether other true answers were known, so that filtered ranks exist."""
 
     def reciprocal(self) -> Tensor:
         """Reciprocal ranks of tails and heads; filtered if other true answers are known.
@@ -398,16 +400,16 @@ def rank(
 ) -> Ranking:
     """Ranks the tail and the head of each triple among candidates.
 
-    `answers` are other true answers by side; without them ranks are not filtered. Without `loops`,
-    an entity is not a candidate for its own neighbour, because under an inner product its own row
-    is always the best by far. If the triples are a sample, `of` is the number of all triples, for
-    the protocol. `after_block` receives the number of compared rows of the table, and may stop the
-    ranking by an exception.
+    `answers` are other true answers by side; without them, ranks are not filtered. Without `loops`,
+    an entity is not a candidate for its own neighbour, because its own row always has by far the
+    highest inner product. If the triples are a sample, `of` is the number of all triples, for the
+    protocol. `group` is the number of triples that are ranked in one pass. `after_block` receives
+    the number of compared rows of the table, and may stop the ranking by an exception.
 
     Shapes: `triples` int64 [m, 3], ids of entities; `degree_sums` int64 [entities], the cumulative
     sums of their degrees, for candidates by degree.
 
-    Cost: one pass over the table for each `group` triples, or one read of drawn candidates;
+    Cost: one pass over the table for each group of triples, or one read of drawn candidates;
     questions x entities scores; one read of the rows of each group's ends. Memory: three rows per
     triple of a group, or four with reciprocal relations.
 
@@ -448,7 +450,7 @@ def _count(
     blocks: Iterable[tuple[Tensor, Tensor]],
     after_block: Callable[[int], object],
 ) -> None:
-    """Compares questions with their own candidates, and with blocks of common ones."""
+    """Compares questions with their own candidates, and with blocks of common candidates."""
     for questions, tally, own in counted:
         for compared in questions.compare_own(tally, own, tables.rows) if len(own) else ():
             after_block(compared)
@@ -462,7 +464,7 @@ def _count(
 def _sample(
     tables: Tables, candidates: Candidates, degree_sums: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """Drawn candidates, and their rows."""
+    """Draws candidates, and reads their rows."""
     random = generator(candidates.seed, Purpose.CANDIDATES)
     if candidates.kind == "uniform":
         drawn = torch.randint(tables.entity_count, (candidates.count,), generator=random)
@@ -470,7 +472,7 @@ def _sample(
         if degree_sums is None or not bool(degree_sums[-1] > 0):
             raise InvalidError("candidates: drawing by degree needs the degrees of entities")
         draws = torch.rand(candidates.count, generator=random, dtype=torch.float64)
-        # Sums are integers: a sum is above a draw if it is above the integer part of the draw.
+        # Sums are integers, so a sum exceeds a draw if it exceeds the integer part of the draw.
         draws = (draws * degree_sums[-1]).long()
         drawn = torch.searchsorted(degree_sums, draws, right=True)
         drawn = drawn.clamp_(max=len(degree_sums) - 1)

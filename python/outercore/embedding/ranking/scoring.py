@@ -31,16 +31,16 @@ if TYPE_CHECKING:
     from outercore.embedding.data.parts import EmbedData
 
 _FEW, _SPARSE = 1 << 20, 4
-"""Largest length of a permutation: this number of places, or this multiple of the drawn places."""
+"""Largest permutation for a draw: `_FEW` positions, or `_SPARSE` times the drawn positions."""
 
 
 @dataclass(frozen=True)
 class RankedTriples:
-    """The ranked triples of a part."""
+    """The triples to rank of one part (`train`, `valid` or `test`)."""
 
     part: Part
     triples: Tensor
-    """int64 [m, 3]: the ranked triples, all of the part or a sample."""
+    """int64 [m, 3]: the triples to rank, all triples of the part or a sample."""
     of: int
     """Number of triples of the part."""
     own: Mapping[Side, NDArray[Any]] | None = None
@@ -54,10 +54,10 @@ def choose(
     seed: int,
     progress: Progress | None = None,
 ) -> RankedTriples:
-    """Draws at most `most` triples with the seed; 0 takes all.
+    """Draws at most `most` triples of a part with the seed; 0 takes all triples.
 
-    Cost: one read of the triples. Memory: the drawn triples, and 8 bytes for the place of each.
-    During the draw, five times these 8 bytes, or 8 MiB.
+    Cost: one read of the triples. Memory: the drawn triples, and 8 bytes for the position of each
+    one. The draw itself takes five times these 8 bytes, or 8 MiB.
     """
     count = triples.count
     chunks = watched(triples.chunks(), f"read {part} triples", count, progress)
@@ -76,8 +76,8 @@ def choose(
 
 
 def drawn_places(part: Part, count: int, most: int, seed: int) -> NDArray[np.int64]:
-    """Draws the places of `most` of the `count` triples of a part, ascending."""
-    # A place of the random stream that draws of candidates do not use.
+    """Draws the positions of `most` of the `count` triples of a part, in ascending order."""
+    # Draws of candidates do not use this place of the random stream.
     random = generator(seed, Purpose.CANDIDATES, 1 if part == "valid" else 2)
     return distinct_places(count, most, random).numpy()
 
@@ -96,12 +96,12 @@ def choose_parts(
 
 
 def distinct_places(count: int, most: int, random: torch.Generator) -> Tensor:
-    """Draws `most` distinct places of `count`, uniformly and in ascending order: int64 [most].
+    """Draws `most` different numbers below `count`, uniformly and in ascending order: int64 [most].
 
     Cost: memory for a small multiple of `most` integers, and 8 MiB, independent of `count`.
     """
     if count <= max(_FEW, _SPARSE * most):
-        # Keep only this part of the permutation while it is sorted.
+        # Copy this part, so that the whole permutation is released before the sort.
         return torch.randperm(count, generator=random)[:most].clone().sort().values
     # Duplicates are drawn again, so all sets of one size have equal probability.
     places = torch.empty(0, dtype=torch.int64)
@@ -112,9 +112,9 @@ def distinct_places(count: int, most: int, random: torch.Generator) -> Tensor:
 
 
 Kind: TypeAlias = Literal["given"] | CandidateKind
-"""Candidates of a ranking."""
+"""The kind of candidates of a ranking."""
 AnswersByPart: TypeAlias = "dict[Part, dict[str, _core.KnownAnswers]]"
-"""Counted true answers to the ranked triples of a part, by the open side."""
+"""The true answers to the ranked triples of each part, by the open side."""
 
 
 def count_answers(
@@ -162,10 +162,11 @@ class Scoring:
     ) -> None:
         """Collects the true answers.
 
-        `known` are the counted true answers to `held_out`. `memory` is for a group of questions.
+        `known` are the counted true answers to `held_out`. `memory` is for the triples that are
+        ranked in one pass over the table.
 
         Cost: one pass over all triples for the answers; 4 bytes of memory per answer, or 8 with
-        long ids. If candidates are drawn by degree, one pass over the training triples.
+        large ids. If candidates are drawn by degree, also one pass over the training triples.
         """
         progress = until_stopped(observer, stop)
         self._config, self._model, self._tables = config, model, tables
@@ -214,7 +215,7 @@ class Scoring:
         return metrics
 
     def ranking(self, part: Part, kind: Kind | None = None) -> Ranking:
-        """Ranks the triples of a part. Default: the candidates of validations.
+        """Ranks the triples of a part. Default `kind`: the candidates of validations.
 
         Errors: `InterruptError` after a requested stop.
         """
@@ -248,7 +249,7 @@ class Scoring:
         )
 
     def _kinds(self, part: Part) -> Sequence[Kind]:
-        """The kinds of candidates for a part."""
+        """The kinds of candidates for a part. Validations use the first kind."""
         if self._held_out[part].own is not None:
             return ["given"]
         count = len(self._held_out[part].triples)

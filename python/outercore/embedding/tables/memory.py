@@ -1,4 +1,4 @@
-"""Store of tables that fit in memory, with checkpoints in files."""
+"""The store for tables that fit in memory, with checkpoints in files."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ _JOURNAL = "checkpoint.json"
 _LOCK = "lock"
 _VERSION = 3
 _FILL_NUMBERS = 1 << 21
-"""Values per block of initial rows; the same as in partitions."""
+"""Number of values per block of initial rows; the same as in partitions."""
 
 
 @dataclass
 class MemoryStore:
-    """A store with everything in memory; an epoch is one pool.
+    """A store with all tables and triples in memory. An epoch is one pool.
 
-    With a directory it takes checkpoints: the tables as `.npy` files, alternately in `tables-0` and
-    `tables-1`. `checkpoint.json` names the valid directory and is replaced atomically.
+    With a directory, it writes checkpoints: the tables as `.npy` files, alternately in `tables-0`
+    and `tables-1`. `checkpoint.json` names the valid directory and is replaced atomically.
 
     Errors: `InvalidError` names the first triple that is out of range.
     """
@@ -69,11 +69,12 @@ class MemoryStore:
 
     def __post_init__(self) -> None:
         check_triples("triples", self.triples, self.entity_count, self.relation_count)
-        # The array may be in column order, but the core reads triple by triple.
+        # The array may be column-major, but the core reads row-major triples.
         self.triples = self.triples.contiguous()
         self.degrees = torch.zeros(self.entity_count, dtype=torch.int64)
         for column in (0, 2):
-            # A copy of the ends would take twice the memory of an epoch's order.
+            # Head and tail are counted separately: a copy of both would take twice the memory of
+            # an epoch's order.
             np.add.at(self.degrees.numpy(), self.triples[:, column].numpy(), 1)
 
     @classmethod
@@ -88,7 +89,7 @@ class MemoryStore:
         weights: Tensor | None = None,
         device: torch.device | None = None,
     ) -> MemoryStore:
-        """A store with new tables.
+        """Creates a store with new tables.
 
         Errors: `InvalidError` if `directory` holds a checkpoint, if another process trains in it,
         or for invalid triples or rows.
@@ -154,7 +155,7 @@ class MemoryStore:
         self.relations, self.relation_state = layout.new_relations(device)
 
     def checkpoint(self, progress: Progress) -> None:
-        """See `Store`; does nothing without a directory."""
+        """See `Store`. Does nothing without a directory."""
         if self.directory is None:
             return
         generation = self._generation + 1
@@ -175,7 +176,7 @@ class MemoryStore:
         self._kept_committed = self._kept_on_disk
 
     def keep(self) -> None:
-        """See `Store`; in the directory, if there is one."""
+        """See `Store`. The copy is in the directory, or in memory without one."""
         if self.directory is None:
             self._kept = (self.entities.clone(), self.relations.clone())
             return
@@ -242,7 +243,7 @@ class MemoryStore:
             self._lock = None
 
     def _write_tables(self, name: str, tables: tuple[str, ...]) -> dict[str, int]:
-        """Writes tables into a directory of this name. Returns their checksums."""
+        """Writes tables into the directory `name`. Returns their checksums."""
         assert self.directory is not None
         into, sums = self.directory / name, {}
         self.storage.make_directory(into)

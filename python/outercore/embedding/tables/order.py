@@ -1,4 +1,4 @@
-"""Orders of partitions: the partitions in memory at each time, and their cost.
+"""Orders of partitions: the partitions in memory at each time, and the cost of an epoch.
 
 Does not need PyTorch. `partition_order` is also ``outercore.partition_order``.
 """
@@ -22,10 +22,10 @@ ORDER_KINDS: tuple[OrderName, ...] = get_args(OrderName)
 
 @dataclass(frozen=True)
 class Walks:
-    """How an epoch passes through an order. Each option mixes the training of a state more."""
+    """How an epoch passes through an order. Each option mixes the trained triples more."""
 
     sweeps: int = 1
-    """Number of walks through the order per epoch. Each trains another part of every bucket."""
+    """Number of walks through the order per epoch. Each one trains another part of every bucket."""
     spread: bool = False
     """Whether a bucket is trained in every state with its partitions, not only in the first."""
     rename: bool = False
@@ -33,11 +33,11 @@ class Walks:
     in_turn: bool = False
     """Whether swaps in place wait until the whole state is trained."""
     group: int = 1
-    """Number of table partitions that form one partition of the order. Each walk draws the
+    """Number of partitions of the table that form one partition of the order. Each walk draws these
     groups again, except for partitions that are in memory at its start.
     """
     seed: int = 0
-    """Seed for the places, groups and parts."""
+    """Seed for the random choices of the other options."""
 
 
 Bucket = tuple[int, int]
@@ -46,21 +46,22 @@ Bucket = tuple[int, int]
 
 @dataclass(frozen=True)
 class BufferState:
-    """The partitions in memory at one time, and the buckets that are trained then."""
+    """The partitions in memory at one time, and the buckets that are trained at this time."""
 
     resident: tuple[int, ...]
     """The partitions by slot. A loaded partition takes the slot of the evicted one."""
     loaded: int | None
     """The partition that was loaded last; ``None`` in the first state."""
     evicted: int | None
-    """The partition that was evicted for it."""
+    """The partition that was evicted for the loaded one."""
     before_swap: tuple[Bucket, ...]
-    """Buckets of this state that need the next evicted partition; in the last state, all. With
-    swaps in turn (`Walks`), the others are trained with them.
+    """Buckets of this state with the partition that the next swap evicts; in the last state, all
+    buckets. They are trained before the swap. With swaps in turn (`Walks`), the buckets of
+    `during_swap` are trained before the swap, too.
     """
     during_swap: tuple[Bucket, ...]
-    """Buckets of this state without that partition. With swaps in place, they are trained during
-    the next swap.
+    """Buckets of this state without the partition that the next swap evicts. With swaps in place,
+    they are trained during the swap.
     """
 
     @property
@@ -88,17 +89,17 @@ class OrderPlan:
     walks: Walks
     """How an epoch passes through the order."""
     states: int
-    """Buffer states of an epoch."""
+    """Number of buffer states of an epoch."""
     least_states: int
     """Smallest possible number of states of an epoch, over all orders."""
     swaps: int
     """Number of swaps: all states except the first of every walk."""
     prefetchable: int
-    """Swaps with a bucket to train meanwhile."""
+    """Number of swaps during which a bucket can be trained."""
     hidden: int
-    """Swaps that, by the cost model, finish before the training that runs at the same time."""
+    """Number of swaps that, by the cost model, finish before the training at the same time."""
     partition_bytes: int
-    """Size of a partition."""
+    """Size of a partition in bytes."""
     memory: int
     """Bytes of all slots."""
     bytes_read: int
@@ -106,12 +107,12 @@ class OrderPlan:
     bytes_written: int
     """Bytes written by an epoch that ends with empty memory."""
     bytes_between: int
-    """Bytes read by an epoch between two others; it writes the same number. It begins with the
+    """Bytes read by an epoch between two epochs; it writes the same number. It begins with the
     partitions that the previous epoch left in memory.
     """
     triples_read: int
-    """Triples that an epoch reads if they do not stay in memory. A bucket is read once for each
-    part.
+    """Number of triples that an epoch reads if they do not stay in memory. If a bucket is trained
+    in several parts, the whole bucket is read for each part.
     """
     compute_seconds: float
     """Seconds of computing."""
@@ -120,15 +121,15 @@ class OrderPlan:
     stall_seconds: float
     """Seconds during which computing waits for swaps."""
     epoch_seconds: float
-    """Expected seconds of an epoch between two others."""
+    """Expected seconds of an epoch between two epochs."""
     ends_seconds: float
     """Additional seconds of a single epoch for first loads and last stores."""
     density: float
     """Number of edges divided by the square of the number of nodes."""
     least_density: float | None
-    """The least density at which computing hides the I/O (Legend 4, theorem 3)."""
+    """The least density at which computing hides the I/O (Legend paper, section 4, theorem 3)."""
     hides: bool
-    """Whether the graph is dense enough."""
+    """Whether the graph has at least this density."""
 
 
 @dataclass(frozen=True)
@@ -142,19 +143,22 @@ class PartitionOrder:
     slots: int
     """Number of partitions in memory, including the spare slot."""
     spare: bool
-    """Whether one slot is kept free to load into."""
+    """Whether one slot stays free for the next partition."""
     states: tuple[BufferState, ...]
     """The states, in order."""
     loads: int
-    """Partitions read by an epoch that starts with empty memory. It writes the same number."""
+    """Number of partitions that an epoch reads if it starts with empty memory. It writes the same
+    number."""
     evicts_last_loaded: int
-    """Swaps that evict the partition that was loaded last (violations of property 1 of Legend
-    4).
+    """Number of swaps that evict the last loaded partition. They violate property 1 of the Legend
+    paper, section 4.
     """
     nothing_new_stays: int
-    """Other swaps without a new bucket to train at the same time (violations of property 2)."""
+    """Number of other swaps without a new bucket to train at the same time. They violate property 2
+    of the Legend paper, section 4.
+    """
     prefetchable: int
-    """Swaps with a bucket to train meanwhile."""
+    """Number of swaps during which a bucket can be trained."""
     _values: dict[str, Any] = field(repr=False, compare=False)
 
     def __len__(self) -> int:
@@ -217,7 +221,7 @@ class PartitionOrder:
             ("read bandwidth", read_bandwidth),
             ("write bandwidth", write_bandwidth),
         ):
-            # The message of the core would not name the argument.
+            # Check here: the core's message would not name the argument.
             if not np.isfinite(rate):
                 raise InvalidError(
                     f"plan of an order: {name} is {rate}, expected a positive number"
@@ -291,7 +295,7 @@ def partition_order(
 
 
 def _count(name: str, value: int) -> int:
-    """A non-negative integer of any integer type, checked against the range of the core."""
+    """Converts an integer of any type. Errors: `InvalidError` outside 0 to the core's maximum."""
     return whole(f"order of partitions: {name}", value, 0, 2**63 - 1)
 
 

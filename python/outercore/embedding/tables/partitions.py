@@ -1,7 +1,7 @@
-"""Store of a table that is larger than memory, with a few partitions in memory at a time.
+"""The store for a table that is larger than memory, with a few partitions in memory at a time.
 
-The core (`crates/outercore-embed`) decides the place of each partition and moves them. This module
-turns its steps into pools, and adds relations, progress and best tables to its commits.
+The core (`crates/outercore-embed`) chooses the slot of each partition, and moves the partitions.
+This module turns its steps into pools, and adds relations, progress and best tables to its commits.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _CPU = torch.device("cpu")
 class SlotCopies:
     """Copies of the partitions of a step in the memory of a GPU, for training.
 
-    After the first batch of a step, a slot is older than its copy. `send` updates the slots: of
-    leaving partitions before the next step, of all partitions before other reads of the slots.
-    If the core moves partitions for another reason, such as a checkpoint, end the step first: its
-    copies must not overwrite new partitions.
+    After the first batch of a step, a slot is older than its copy. `send` updates the slots: before
+    the next step only those of leaving partitions, and before other reads all slots. If the core
+    moves partitions for another reason, such as a checkpoint, end the step first. Otherwise its
+    copies would overwrite new partitions.
 
     Shapes: `embeddings` float32 [slots x rows of a slot, width], `state` [the same, state width].
     """
@@ -49,7 +49,7 @@ class SlotCopies:
         self._copies = tuple(torch.empty_like(table, device=device) for table in self._slots)
         # For each slot of the step: its partition, and the range of its rows.
         self._there: dict[int, tuple[int, slice]] = {}
-        # Slots whose copies have changed or may still change.
+        # Slots whose copies may be newer than the slots.
         self._trained: set[int] = set()
 
     @property
@@ -59,7 +59,7 @@ class SlotCopies:
 
     @property
     def state(self) -> Tensor:
-        """The optimiser state of these rows."""
+        """The optimiser state of the rows of all slots, on the device."""
         return self._copies[1]
 
     def bring(self, resident: Iterable[tuple[int, int, int]]) -> None:
@@ -105,9 +105,9 @@ def sorting(
     memory: int,
     seed: int,
 ) -> dict[str, Any]:
-    """Settings for sorting triples into buckets, in the form of the core.
+    """The settings for sorting triples into buckets, in the form of the core.
 
-    `source` is `Triples.to_core`.
+    `source` is the result of `Triples.to_core`.
     """
     return {
         "nodes": entity_count,
@@ -120,12 +120,13 @@ def sorting(
 
 
 class PartitionStore:
-    """Entities in partitions on disk, some of them in memory; relations in memory.
+    """A store with entities in partitions on disk, of which some are in memory.
 
-    A pool is a step of the core's executor: the new buckets of a buffer state, or parts of all its
-    buckets. With swaps in place (not in turn), the buckets of the leaving partition are trained
-    first. The rows of a pool are in the slots of the executor, or in copies of them on another
-    device. Relations and results of the store are on that device, too.
+    Relations are in memory. A pool is a step of the core's executor: the new buckets of a buffer
+    state, or parts of all its buckets. With swaps in place (not in turn), the buckets of the
+    leaving partition are trained first. The rows of a pool are in the slots of the executor. If the
+    device is not the CPU, they are in copies of the slots on the device, together with the
+    relations and the results of the store.
 
     Memory: the budget, the triples of a pool in the form for training, and the tables of relations.
     """
@@ -162,7 +163,7 @@ class PartitionStore:
             )
         # The most recent pool.
         self._pool: Pool | None = None
-        # Whether a state is in training. Then other operations are not possible.
+        # Whether a state is in training. Until it ends, other operations are not possible.
         self._within_state = False
         self.entity_count: int = self.shape["nodes"]
         self.relation_count: int = self.shape["relations"]
@@ -177,7 +178,7 @@ class PartitionStore:
             try:
                 self._degrees = torch.from_numpy(self._core.degrees(progress).astype(np.int32))
             except BaseException:
-                # The exception refers to this object, and so would keep the lock of the table.
+                # The exception refers to this object, which would keep the table locked.
                 self.close()
                 raise
             rows = self.shape["slots"] * self.shape["slot_rows"]
@@ -199,11 +200,11 @@ class PartitionStore:
         walks: Walks | None = None,
         progress: native.Progress | None = None,
     ) -> PartitionStore:
-        """A store with a new table in `directory`.
+        """Creates a store with a new table in `directory`.
 
-        An epoch passes through `order` as described by `walks`; by default once. The number of
-        partitions of the table is the number of the order times the group. For `degrees` and
-        `device`, see `PartitionStore`.
+        `source` is the result of `Triples.to_core`. `walks` describes how an epoch passes through
+        `order`; by default once. The table has the order's number of partitions, times the group.
+        For `memory`, `degrees` and `device`, see `PartitionStore`.
 
         Cost: two passes over the triples; writes every partition once.
         Errors: `InvalidError` if `directory` holds a table, or names a triple that is out of range;
@@ -235,7 +236,7 @@ class PartitionStore:
             return layout.new_entities(torch.from_numpy(nodes)).numpy()
 
         resident = _Resident(rows, state, None, None).encode()
-        # Free the relations, which may be many: opening the table reads them again.
+        # Free the relations, which may be many. Opening the table reads them again.
         del rows, state
         _core.create_partitions(
             str(directory), creation, order.to_core(), resident, first_rows, progress
@@ -263,12 +264,12 @@ class PartitionStore:
             self._pool = Pool(
                 number=step["number"],
                 triples=torch.from_numpy(step["triples"]),
-                # No local name for the slots: they must be freed when the store is closed.
+                # The slots get no local name here: closing the store must free them.
                 entities=self._entities if self._copies is None else self._copies.embeddings,
                 entity_state=self._state if self._copies is None else self._copies.state,
                 ranges=[(slot * slot_rows, slot * slot_rows + rows) for _, slot, rows in resident],
                 pairs=[(place[head], place[tail]) for head, tail in step["buckets"]],
-                # Equal numbers of parts are equal shares.
+                # If all buckets have equal numbers of parts, their shares are equal.
                 shares=[1.0 / count for count in step["parts"]]
                 if len(set(step["parts"])) > 1
                 else None,
@@ -276,7 +277,7 @@ class PartitionStore:
                 degrees=self._degrees_of(resident),
                 ends_state=step["ends_state"],
             )
-            # Drop these references before the triples of the next pool are created.
+            # Drop these references before the next pool creates its triples.
             del step, weights
             yield self._pool
             if self._pool is not None:
@@ -286,20 +287,20 @@ class PartitionStore:
                 self._copies.send(leaving)
 
     def _settle(self) -> None:
-        """Copies everything that was trained to the slots, where the core reads it."""
+        """Copies all trained rows to the slots, from which the core reads."""
         if self._copies is not None:
             self._copies.send()
 
     @contextmanager
     def _step_ended(self) -> Iterator[None]:
-        """Context for the end of a step, in which the core loads the next partitions."""
+        """Context in which the core may move partitions. It ends the step of the copies."""
         self._settle()
         yield
         if self._copies is not None:
             self._copies.end_step()
 
     def _degrees_of(self, resident: list[tuple[int, int, int]]) -> Tensor | None:
-        """Degrees of the partitions in memory, by row of the slots."""
+        """Degrees of the entities in memory, by row of the slots; `None` if not requested."""
         if self._degrees is None:
             return None
         for partition, slot, rows in resident:
@@ -351,10 +352,7 @@ class PartitionStore:
         self._kept = (place, checksum, of_relations)
 
     def restore(self) -> None:
-        """See `Store`.
-
-        It skips the rest of a state in training.
-        """
+        """See `Store`. It skips the rest of a state in training."""
         self._pass_over()
         if self._kept is not None:
             place, checksum, of_relations = self._kept
@@ -366,7 +364,7 @@ class PartitionStore:
             self.relations = torch.from_numpy(relations).to(self._device)
 
     def write_entities(self, path: Path) -> int:
-        """See `Store`. It reads the file once more."""
+        """See `Store`. It reads the file once more, for the checksum."""
         with self._step_ended():
             self._core.write_npy(str(path))
         return checksum_of_rows(path, DAMAGED)
@@ -380,24 +378,24 @@ class PartitionStore:
         return self._core.counters()
 
     def largest_pool(self) -> tuple[int, int]:
-        """Triples of the largest pool of any epoch, and of the largest bucket read meanwhile.
+        """Number of triples in the largest pool of any epoch, and in the largest bucket.
 
-        The second number matters if pools have parts of buckets.
+        The second number matters if pools have parts of buckets, because whole buckets are read.
         """
         return self._core.largest_pool()
 
     def close(self) -> None:
         """See `Store`."""
-        # The core releases the lock of the table with the last reference to it. Pools that the
-        # caller still holds keep only their own memory.
+        # The core unlocks the table when the last reference to it is gone. Pools that the caller
+        # still holds keep only their own memory.
         for name in ("_core", "_entities", "_state", "_copies"):
             self.__dict__.pop(name, None)
         self._pool = None
 
     def _pass_over(self) -> None:
-        """Ends the current state without further training; rows keep their current values."""
+        """Ends the current state without further training. Rows keep their current values."""
         if self._pool is not None:
-            # Before the triples of the next pool are created.
+            # Release the triples before the next pool creates its triples.
             self._pool.release()
             self._pool = None
         with self._step_ended():
@@ -411,14 +409,14 @@ class PartitionStore:
 
 @dataclass(frozen=True)
 class _Resident:
-    """The part of a commit that is not in partitions: a line of JSON, then the arrays."""
+    """The part of a commit outside the partitions. It is stored as a line of JSON, then arrays."""
 
     relations: Tensor
     relation_state: Tensor
     progress: Progress | None
     kept: tuple[int, str, int] | None
-    """The valid one of two places of best tables, and the checksums of its entities and
-    relations.
+    """The valid one of the two copies of the best tables (0 or 1), and the checksums of its
+    entities and relations.
     """
 
     def encode(self) -> bytes:

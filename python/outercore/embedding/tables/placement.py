@@ -1,7 +1,7 @@
-"""Division of the memory budget of an embedding run, and the cost of its rankings.
+"""The division of an embedding run's memory budget, and the cost of its rankings.
 
-The core decides (`outercore_embed::placement`). This module translates the configuration for it and
-its decision back. Does not need PyTorch.
+The core divides the budget (`outercore_embed::placement`). This module translates the configuration
+for the core, and the result of the core. Does not need PyTorch.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from outercore.embedding.config import CandidateKind, EmbedConfig, OptimiserName
 from outercore.embedding.tables.order import PartitionOrder, Walks, partition_order
 
 FEW_COMPARED = 0.1
-"""Quality falls if triples are compared with a smaller share of the entities (design 0018)."""
+"""Metrics fall if triples are compared with a smaller share of the entities (design 0018)."""
 _OF_PARTITIONS = ("slots", "triples of a state", "reads")
 _ON_DEVICE = (
     "embeddings",
@@ -30,14 +30,14 @@ _ON_DEVICE = (
 )
 _MOST_STAGING = 16 << 20
 _FEW_ENTITIES = 1000
-"""Quality falls if triples are compared with fewer entities at a time, independent of their
-share."""
+"""Metrics fall if triples are compared with fewer entities at a time, whatever their share is."""
 _MOST_PRODUCTS = 1e13
-"""Most multiplications for which `auto` ranks among all entities: some minutes on two cores."""
+"""Largest number of multiplications for which `auto` ranks among all entities. They take some
+minutes on two cores."""
 _LEAST_GROUP, _MOST_GROUP = 256, 1 << 18
 """Smallest and largest number of triples that are ranked in one pass over the table."""
 _GAP = 64 << 10
-"""Rows with a smaller gap in bytes are read together; see the core's `rows_of_nodes`."""
+"""Rows with a gap of fewer bytes between them are read together; see the core's `rows_of_nodes`."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Size:
     triples: int
     weighted: bool = False
     held_out: int = 0
-    """Number of ranked triples of all parts."""
+    """Number of triples to rank, of all held-out parts."""
     answers: int | None = None
     """Number of true answers to both sides of ranked triples; `None` before they are counted."""
     first_rows: int = 0
@@ -68,23 +68,23 @@ class Placement:
     memory: int
     """Bytes of the budget."""
     partitions: int
-    """Partitions of the entities; 1: all tables are in memory."""
+    """Number of partitions of the entities; 1: all tables are in memory."""
     slots: int
-    """Partitions in memory."""
+    """Number of partitions in memory."""
     swap: Swap = "in-place"
     """How partitions are swapped."""
     sweeps: int = 1
-    """Walks through the order per epoch."""
+    """Number of walks through the order per epoch."""
     group: int = 1
-    """Parts of a partition, which each walk combines again."""
+    """Number of partitions of the table that form one partition of the order; see `Walks`."""
     partition_bytes: int = 0
     """Bytes of a partition: rows and optimiser state, in whole pages."""
     pool: int = 0
-    """Triples of the largest pool that fits in the budget."""
+    """Number of triples of the largest pool that fits in the budget."""
     negative_sets: int = 1
-    """Sets of negatives that the triples of a chunk need."""
+    """Number of sets of negatives that the triples of a chunk need."""
     parts: dict[str, int] = field(default_factory=dict)
-    """Bytes by purpose."""
+    """Bytes of the budget by purpose."""
 
     @property
     def in_memory(self) -> bool:
@@ -93,15 +93,15 @@ class Placement:
 
     @property
     def spare(self) -> bool:
-        """Whether one slot is kept free to load into."""
+        """Whether one slot stays free for the next partition."""
         return self.swap == "spare-slot"
 
     @property
     def compared(self) -> float:
-        """Share of the entities that triples are compared with at a time: those in memory.
+        """Share of the entities that triples are compared with at a time: the entities in memory.
 
-        Swaps in place count one partition less: a step trains with or without the leaving
-        partition.
+        A spare slot is empty, so it does not count. With swaps in place, it is one partition less:
+        a step trains either with or without the leaving partition.
         """
         together = self.slots - (self.swap != "in-turn")
         return 1.0 if self.in_memory else max(together, 1) / self.partitions
@@ -119,7 +119,7 @@ class Placement:
 
     @property
     def for_evaluation(self) -> int:
-        """Bytes for a group of questions in a ranking.
+        """Bytes for the triples that are ranked in one pass over the table.
 
         They include the bytes of a pool in training, which are free during a ranking.
         """
@@ -127,13 +127,13 @@ class Placement:
 
     @property
     def for_partitions(self) -> int:
-        """Bytes for slots, reads and triples."""
+        """Bytes for the store in partitions: slots, reads and triples."""
         return self.memory - sum(
             size for name, size in self.parts.items() if name not in _OF_PARTITIONS
         )
 
     def keeps_triples(self, size: Size) -> bool:
-        """Whether the rest of the budget holds all triples of a run in partitions."""
+        """Whether the rest of the budget can hold all triples of a run in partitions."""
         taken = sum(self.parts[name] for name in _OF_PARTITIONS) + _MOST_STAGING
         return self.for_partitions - taken >= size.triple_bytes * size.triples
 
@@ -152,14 +152,14 @@ class Decision:
 
 
 Count = Callable[[int], dict[str, Any]]
-"""Counts triples by bucket for a number of partitions, with the result of `_core.sort_triples`."""
+"""Counts triples by bucket for a number of partitions; returns what `_core.sort_triples` does."""
 
 
 def decide(config: EmbedConfig, size: Size, count: Count | None = None) -> Decision:
     """Divides the budget: all tables in memory if they fit, otherwise the best partitions that fit.
 
-    Without `count`, triples are assumed to be spread evenly over the buckets. With it, other
-    partitions are chosen if a few entities have too many triples. It is called once for each
+    Without `count`, it assumes that triples are spread evenly over the buckets. With `count`, it
+    chooses other partitions if a few entities have too many triples. It calls `count` once for each
     considered number of partitions.
 
     Errors: `BudgetError` with a sufficient budget, the smallest one if it is known; `InvalidError`
@@ -180,7 +180,7 @@ def with_pools(config: EmbedConfig, size: Size, pools: tuple[int, int]) -> Place
 
 
 def placement_changes(chosen: Placement, planned: Placement) -> str | None:
-    """A note on how the chosen placement differs from the planned one; `None` if it does not."""
+    """A note on changes from the planned to the chosen placement; `None` without changes."""
     names = {
         "partitions": "{} partitions",
         "slots": "{} slots",
@@ -224,7 +224,7 @@ def walks_of(config: EmbedConfig, placement: Placement) -> Walks:
     """How an epoch of a run passes through its order."""
     return Walks(
         placement.sweeps,
-        # With the filter `known` a pool needs whole buckets.
+        # With the filter `known`, a pool needs whole buckets.
         spread=config.budget.spread and config.negatives.filter != "known",
         rename=config.budget.rename,
         in_turn=placement.swap == "in-turn",
@@ -245,7 +245,7 @@ def row_bytes(config: EmbedConfig) -> int:
 
 
 def _request(config: EmbedConfig) -> dict[str, Any]:
-    """The options that memory depends on, in the form of the core."""
+    """The options that determine the needed memory, in the form of the core."""
     model, negatives, evaluation = config.model, config.negatives, config.evaluation
     width, kinds = model.relation_width, {evaluation.candidates, *evaluation.also}
     budget = asdict(config.budget)
@@ -286,9 +286,9 @@ def _request(config: EmbedConfig) -> dict[str, Any]:
 
 
 def quality_warning(size: Size, placement: Placement) -> str | None:
-    """Warning for a run in partitions that is expected to rank worse than a run in memory.
+    """A warning for a run in partitions that is expected to rank worse than a run in memory.
 
-    It is `None` for placements without a measured loss.
+    It is `None` for placements without a measured loss of quality.
 
     Example:
         >>> from outercore.embedding.tables.placement import Placement
@@ -357,8 +357,8 @@ def plan_ranking(
 ) -> RankingPlan:
     """The cost of a ranking.
 
-    `parts` has the number of ranked triples and the kinds of candidates of each part. The rates are
-    of training, and bytes per second that the device reads.
+    `parts` has the number of ranked triples and the kinds of candidates of each part.
+    `triples_per_second` is the speed of training; `read_bandwidth` is in bytes per second.
     """
     group = group_size(config, placement.for_evaluation)
     table = 4 * config.model.dim * size.entities
@@ -383,6 +383,7 @@ def _scattered(config: EmbedConfig, size: Size, rows: int) -> int:
     row_bytes = 4 * config.model.dim
     table = row_bytes * size.entities
     mean = table / max(rows, 1)
-    # Mean bytes of read gaps per row: gaps are exponential, and those above `_GAP` are skipped.
+    # The mean bytes of read gaps per row. The lengths of gaps have an exponential distribution, and
+    # gaps above `_GAP` are not read.
     between = mean * (1.0 - (1.0 + _GAP / mean) * exp(-_GAP / mean))
     return int(min(table, rows * (row_bytes + between)))

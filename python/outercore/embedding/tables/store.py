@@ -17,15 +17,15 @@ from outercore.embedding.randomness import Purpose, initial_rows
 from outercore.errors import InvalidError
 
 StartRows = Callable[[Tensor], "Tensor | NDArray[np.float32]"]
-"""Maps entities, int64 [n], to initial rows, float32 [n, width]. Rows of NaN start with the
-initial values of the model.
+"""Maps entities, int64 [n], to initial rows, float32 [n, width]. A row of NaN means the initial
+values of the model.
 """
 DAMAGED = "go on from a copy of the directory, or train again"
 """Hint for a damaged file of tables."""
 
 
 def check_triples(name: str, triples: Tensor, entities: int, relations: int) -> None:
-    """Errors: `InvalidError` unless `triples` are int64 [m, 3] and within range."""
+    """Errors: `InvalidError` unless `triples` are int64 [m, 3] with ids in range."""
     if triples.dim() != 2 or triples.size(1) != 3 or triples.dtype != torch.int64:
         raise InvalidError(
             f"{name}: expected int64 [m, 3], found {triples.dtype} {list(triples.shape)}"
@@ -54,7 +54,8 @@ class TableLayout:
     first_rows: StartRows | None = None
     """Initial rows of entities from another run."""
     first_relations: Tensor | None = None
-    """The same of relations: float32 [relation rows, relation width]; NaN as in `first_rows`."""
+    """Initial rows of relations from another run, float32 [relation rows, relation width]. A row of
+    NaN means the initial values of the model."""
 
     def new_entities(self, entities: Tensor) -> Tensor:
         """The initial rows of `entities`, int64 [n]. A row depends only on its number and the seed.
@@ -97,10 +98,10 @@ def _overlay(name: str, given: Tensor, rows: Tensor) -> None:
 
 @dataclass(frozen=True)
 class Pool:
-    """Triples to train now, and the rows of their entities.
+    """Triples to train, and the rows of their entities.
 
-    Rows of entities are places in `entities`, for the partitions that are in memory now. A pool is
-    valid until the next pool is requested.
+    Triples name entities by rows of `entities`, which has the partitions in memory. A pool is valid
+    until the next pool is requested.
     """
 
     number: int
@@ -110,9 +111,9 @@ class Pool:
     entities: Tensor
     """float32 [rows, width]; trained in place."""
     entity_state: Tensor
-    """float32 [rows, state width] of the optimiser; trained in place."""
+    """float32 [rows, state width]: the state of the optimiser; trained in place."""
     ranges: list[tuple[int, int]]
-    """Rows that hold entities, from which negatives are drawn."""
+    """Ranges of rows that hold entities. Negatives are drawn from these rows."""
     weights: Tensor | None = None
     """float32 [triples]: weights of triples; `None`: 1 for all."""
     degrees: Tensor | None = None
@@ -167,17 +168,17 @@ class Progress:
     counters: dict[str, Any] = field(default_factory=dict)
     """Cost of moving partitions in the current epoch."""
     timeline: list[dict[str, Any]] = field(default_factory=list)
-    """Spans of the whole run so far."""
+    """Timed spans of the whole run so far, such as training and validations."""
 
 
 class Tables(Protocol):
-    """Tables to read, for ranking: those of a run in training, or of a finished run."""
+    """Tables to read for ranking: of a run in training, or of a finished run."""
 
     entity_count: int
     relation_count: int
     """Number of relations, without the additional rows of reciprocal relations."""
     relations: Tensor
-    """float32 [relations, width]; twice as many rows with reciprocal relations."""
+    """float32 [relations, width]; with reciprocal relations, twice as many rows."""
 
     def rows(self, entities: Tensor) -> Tensor:
         """A copy of the rows of these entities, [entities, width]."""
@@ -185,8 +186,8 @@ class Tables(Protocol):
     def blocks(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Iterates over the table in blocks: (ascending entities int64 [n], their rows [n, width]).
 
-        A block is valid until the next one. The ranges of entities of several blocks may overlap,
-        but each entity is in one block.
+        A block is valid until the next block is requested. The ranges of entities of several blocks
+        may overlap, but each entity is in one block.
         """
 
 
@@ -200,16 +201,16 @@ class Store(Tables, Protocol):
     """The progress in the checkpoint that the store was opened from."""
 
     def pools(self, epoch: int) -> Iterator[Pool]:
-        """The pools of an epoch; each triple is in one pool. The next request releases a pool.
+        """The pools of an epoch. Each triple is in one pool. The next request releases a pool.
 
-        If the store was opened within this epoch, these are only the unfinished pools.
+        If the store was opened within this epoch, it yields only the unfinished pools.
         """
 
     def checkpoint(self, progress: Progress) -> None:
         """Writes a checkpoint: tables, optimiser state, kept tables and `progress`, atomically.
 
-        It is allowed between epochs, and after pools and batches whose pool allows it. A crash
-        leaves this checkpoint or the previous one.
+        It is allowed between epochs, and after pools and batches if the pool allows it. After a
+        crash, this checkpoint or the previous one is valid.
         """
 
     def keep(self) -> None:
@@ -249,7 +250,7 @@ class EpochReport:
     """Results of an epoch."""
 
     epoch: int
-    """Counted from 0."""
+    """Number of the epoch, counted from 0."""
     loss: float
     """Mean loss over triples and sides, including the regulariser."""
     triples: int

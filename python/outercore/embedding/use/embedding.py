@@ -41,15 +41,15 @@ Kind = Literal["entities", "relations"]
 Named = Literal["entity", "relation"]
 _NEEDED = ("model", "entities", "relations", "width", "data_set")
 BLOCK_BYTES = 8 << 20
-"""Bytes of one read in a pass over a table, unless the caller chooses a number of rows."""
+"""Bytes of one read in a pass over a table, if the caller does not choose a number of rows."""
 
 
 class Embedding:
     """The tables of a finished run of `outercore embed`. Opening reads only the description.
 
     Rows are in the order of ids: entity `i` has row `i`. With reciprocal relations, the table of
-    relations has a second half for questions about heads. Rows of `complex` and `rotate` hold all
-    real parts, then all imaginary parts.
+    relations has a second half, for the prediction of heads. Rows of `complex` and `rotate` hold
+    all real parts, then all imaginary parts.
 
     Example:
         >>> import outercore as oc
@@ -84,7 +84,7 @@ class Embedding:
         self._checksums: dict[str, int] = description.get("checksums", {})
         self._verified = False
         self.score = score
-        """The custom score function of the run, or its place. Needed for scores."""
+        """The custom score function of the run, or its place `FILE.py:NAME`. Needed for scores."""
 
     @classmethod
     def open(
@@ -125,7 +125,7 @@ class Embedding:
 
     @property
     def reciprocal(self) -> bool:
-        """Whether relations have a second row, for questions about heads."""
+        """Whether relations have a second row, for the prediction of heads."""
         return self.model.reciprocal
 
     @cached_property
@@ -166,7 +166,7 @@ class Embedding:
         """Iterates over the table of entities in pieces: (first entity, rows).
 
         The first complete pass verifies the checksum at its end. A piece is valid until the next
-        piece is requested. `rows`: rows per piece.
+        piece is requested. `rows` is the number of rows per piece.
 
         Shapes: rows float32 [n, width].
 
@@ -258,13 +258,13 @@ class Embedding:
 
     @cached_property
     def seen(self) -> NDArray[np.bool_] | None:
-        """Which entities occur in training triples; other rows still have their initial values.
+        """Mask of the entities in training triples. Other rows still have their initial values.
 
         It is `None` if the data set is missing.
 
         Shapes: bool [entities].
 
-        Cost: a pass over all triples or links, and one over the training triples.
+        Cost: one pass over all triples or links, and one pass over the training triples.
         """
         config = self.config or EmbedConfig(data=DataConfig(held_out=0.0))
         try:
@@ -322,7 +322,7 @@ class Embedding:
         return self._names(ids, "relation")
 
     def labels(self, rows: ArrayLike, kind: Named = "entity", *, by_id: bool = False) -> pa.Array:
-        """Rows as an output shows them: names, or ids of the imported files; `by_id` as numbers."""
+        """Names of rows for an output, or their ids in the files; with `by_id`, row numbers."""
         rows = np.asarray(rows, np.int64)
         if by_id or not (self.named or self.typed):
             return pa.array(rows + (self.first_id if kind == "entity" and not by_id else 0))
@@ -334,7 +334,7 @@ class Embedding:
         """The score function. Needs PyTorch.
 
         Raises:
-            InvalidError: the custom score function of the run is missing, or is another one.
+            InvalidError: the custom score function of the run is missing or has changed.
         """
         from outercore.embedding.gradients.models import build_model
 
@@ -397,7 +397,7 @@ class Embedding:
         return self.graph.entities if kind == "entity" else self.graph.relations
 
     def _checked(self, ids: ArrayLike, kind: Named, first: int = 0) -> NDArray[np.int64]:
-        """The ids as integers, checked. Messages count them from `first`, like the caller."""
+        """Checks ids, and returns them as integers. Messages count them from `first`."""
         rows = np.asarray(ids)
         if rows.size and rows.dtype.kind not in "iu":
             raise InvalidError(f"{kind} ids: type {rows.dtype}, expected integers")

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 FORMATS = (".npy", ".parquet", ".csv", ".tsv")
 _TEXT_NUMBERS = 1 << 18
-"""Values that are converted to text together; each takes about 50 bytes during the conversion."""
+"""Number of values that are converted to text together. Each takes about 50 bytes meanwhile."""
 
 
 def export(
@@ -120,12 +120,12 @@ class _Table:
             yield from self._embedding.blocks(rows)
 
     def ids(self, start: int, stop: int) -> pa.Array:
-        """Ids of these rows, as in the imported files if rows lack names."""
+        """Ids of the rows `start` to `stop`; without names, as in the imported files."""
         by_id = self._by_id or self.named or self._relations
         return self._embedding.labels(np.arange(start, stop), by_id=by_id)
 
     def labels(self, start: int, stop: int) -> pa.Array:
-        """Names of these rows; for rows without names, their ids."""
+        """Names of the rows `start` to `stop`; without names, their ids."""
         if not self.named:
             return self.ids(start, stop)
         if not self._relations:
@@ -146,7 +146,7 @@ def _write_npy(file: BinaryIO, table: _Table, progress: Progress) -> None:
 
 
 def _write_parquet(file: BinaryIO, table: _Table, progress: Progress) -> None:
-    # Arrow lacks lists of the fixed size 0, which relations of `dot` would need.
+    # Relations of `dot` have 0 values, and Arrow has no lists of the fixed size 0.
     vectors = pa.list_(pa.float32(), table.width or -1)
     columns: list[tuple[str, Any]] = [("id", pa.int64()), ("embedding", vectors)]
     if table.named:

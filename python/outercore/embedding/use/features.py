@@ -1,4 +1,4 @@
-"""Embeddings as a node array of a data set, for `outercore train --features`.
+"""Writes embeddings to a data set as a node array, for `outercore train --features`.
 
 Does not need PyTorch.
 """
@@ -53,16 +53,17 @@ def add_features(
 ) -> Features:
     """Writes the rows of entities to a data set, as the float32 node array `name`.
 
-    A node gets the row of the entity with the same name; without names on both sides, the row of
-    the entity with the same id. In a graph with several types each node type gets an array.
+    A node gets the row of the entity with the same name. If one side has no names, it gets the row
+    of the entity with the same id. In a graph with several types, each node type gets an array.
 
     Args:
         embedding: the embedding.
         graph: the data set to write to, usually the data set that was embedded.
         name: the name of the new array, for `train --features`.
-        beside: a node array of numbers whose columns precede the embedding.
-        entities: int64 [nodes]: the entity of each node, or -1. Needed if names do not match nodes
-            to entities.
+        beside: a node array of numbers. Its columns come first in the new array, then the
+            embedding.
+        entities: int64 [nodes]: the entity of each node, or -1. Needed if nodes and entities cannot
+            be matched by name or id.
         missing: `error` refuses nodes without an embedding, `zeros` gives them rows of zeros.
         overwrite: replace an array of this name.
         progress: called with the progress.
@@ -108,7 +109,7 @@ def add_features(
     add = partial(
         graph.add_node_array, name, overwrite=overwrite, origin=f"embedding {embedding.root}"
     )
-    # The new array gets a new checksum, so damage must be detected here.
+    # The new array gets a new checksum, so damage of the table must be detected here.
     embedding.verify()
     if beside is not None:
         verify_arrays(graph.root, [graph.key(beside)])
@@ -151,7 +152,7 @@ def _places(
             )
         return places.astype(np.int64)
     if embedding.data_set.exists() and graph.root.resolve() == embedding.data_set.resolve():
-        # The embedded data set. `graph` raises an error if it changed.
+        # The data set is the embedded one. `embedding.graph` raises an error if it has changed.
         assert embedding.graph is not None
         return None
     if has_names(graph) and embedding.named:

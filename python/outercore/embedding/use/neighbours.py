@@ -1,7 +1,8 @@
-"""Nearest neighbours of entities, by the metric of the model.
+"""Finds the nearest neighbours of entities, by the metric of the model.
 
-The search is exact by default: one pass over the table answers a group of questions of any size.
-With an `Index`, it reads only a few lists and scores their entities exactly.
+A question is one search, for the neighbours of an entity or a row. The search is exact by default:
+one pass over the table answers a group of questions. With an `Index`, it reads only a few lists of
+entities, and scores the entities in them exactly.
 """
 
 from __future__ import annotations
@@ -37,11 +38,11 @@ if TYPE_CHECKING:
     from outercore.embedding.config import ModelConfig
 
 _COLUMNS = 64
-"""Columns per group: the search first compares only the maximum of each group."""
+"""Number of columns per group. The search first compares only the maximum of each group."""
 GROUP = 1024
 """Number of questions that share a pass over the table."""
 LARGEST = 1 << 22
-"""Number of scores in memory at the same time."""
+"""Largest number of scores in memory at the same time."""
 Found = tuple[NDArray[np.int64], NDArray[np.float32]]
 """Ids and scores [questions, k], best first."""
 Metric = Literal["model", "inner", "cosine", "euclidean", "manhattan", "modulus"]
@@ -57,7 +58,7 @@ _VERSION = 2
 _NEEDED = ("metric", "lists", "pieces", "table", "recalls")
 _DESCRIPTION = "index.json"
 _TRAINING_ROWS = 64
-"""Rows per list for training the centres, if memory permits."""
+"""Number of rows per list that train the centres, if memory permits."""
 _QUESTIONS = 200
 """Number of entities whose neighbours are searched to measure the recall of the index."""
 _CHECKED_K = 10
@@ -98,15 +99,15 @@ class TopK:
         self._ids[some] = torch.where(best == -torch.inf, -1, ids)
 
     def best(self) -> Found:
-        """Ids and scores [questions, k], best first; -1 and minus infinity for missing ones."""
+        """Ids and scores [questions, k], best first; -1 and minus infinity for missing answers."""
         return self._ids.numpy(), self._scores.numpy()
 
 
 def _best(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The `count` best scores of each row and their places. Of equal scores, the first places win.
+    """The `count` best scores of each row, and their columns. Of equal scores, the first ones win.
 
-    Only the groups of columns with the highest maxima can hold them. This is ten times as fast as a
-    comparison of every column.
+    Only the groups of columns with the highest maxima can hold the best scores. Searching only them
+    is ten times as fast as a comparison of every column.
     """
     rows, columns = scores.shape
     grouped = columns // _COLUMNS * _COLUMNS
@@ -122,7 +123,7 @@ def _best(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
 
 
 def _best_of_all(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """As `_best`, by a comparison of every column."""
+    """Like `_best`, but compares every column."""
     best, places = scores.topk(count, dim=1)
     least = best[:, -1:]
     # If several columns tie for the last place, `topk` returns any of them.
@@ -137,7 +138,7 @@ def _best_of_all(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
 
 
 class Hidden:
-    """Pairs of a question and an id that must not be its answer, int64 [pairs]."""
+    """Pairs of a question and an id that must not be its answer, each int64 [pairs]."""
 
     def __init__(self, questions: ArrayLike = (), ids: ArrayLike = ()) -> None:
         of, hidden = (torch.from_numpy(np.array(some, np.int64)) for some in (questions, ids))
@@ -146,11 +147,11 @@ class Hidden:
 
     @property
     def most(self) -> int:
-        """The largest number of hidden ids of a question."""
+        """The largest number of hidden ids of one question."""
         return int(torch.bincount(self._questions, minlength=1).max())
 
     def hide(self, scores: Tensor, start: int, first: int) -> None:
-        """Hides the pairs in scores [questions from `start`, ids from `first`]."""
+        """Sets hidden scores to minus infinity. `start`, `first`: first question and first id."""
         bounds = torch.tensor([first, first + scores.size(1)])
         begin, end = torch.searchsorted(self._ids, bounds).tolist()
         rows, ids = self._questions[begin:end] - start, self._ids[begin:end] - first
@@ -158,7 +159,7 @@ class Hidden:
         scores[rows[here], ids[here]] = -torch.inf
 
     def remove(self, ids: NDArray[np.int64], count: int) -> NDArray[np.int64]:
-        """Replaces hidden ids by -1 in `ids` [questions, some]; all ids are below `count`."""
+        """Replaces hidden ids by -1 in `ids` [questions, n]. All ids must be below `count`."""
         pairs = np.arange(len(ids))[:, None] * count + ids
         return np.where(np.isin(pairs, (self._questions * count + self._ids).numpy()), -1, ids)
 
@@ -190,9 +191,10 @@ class Search:
     def table(
         self, questions: int, k: int, score: Callable[[slice, Tensor], Tensor], hidden: Hidden
     ) -> Found:
-        """The best candidates for some questions, in one pass over the table.
+        """The best `k` candidates for a number of `questions`, in one pass over the table.
 
-        `score` computes the scores [questions, entities] of some questions and a block of rows.
+        `score` computes scores [questions, entities], for a slice of the questions and a block of
+        rows.
         """
         best = TopK(questions, k)
         for first, block in self.embedding.blocks():
@@ -218,7 +220,7 @@ class Search:
 
 
 def in_groups(questions: int, answer: Callable[[slice], Found]) -> Found:
-    """Answers all questions, group by group.
+    """Answers all questions in groups of `GROUP`. `answer` answers one group.
 
     Columns without an answer to any question are left out.
     """
@@ -230,7 +232,7 @@ def in_groups(questions: int, answer: Callable[[slice], Found]) -> Found:
 
 
 def metric_of(model: ModelConfig, metric: str) -> str:
-    """The metric that the option `metric` means for this model.
+    """The metric for the value `metric` of the option; for `model`, the metric of the model.
 
     Errors: `InvalidError` for an unknown name, and for a model without a metric.
     """
@@ -251,17 +253,17 @@ def metric_of(model: ModelConfig, metric: str) -> str:
 
 
 def measured(metric: str, rows: Tensor) -> Tensor:
-    """Rows in the form for comparisons: for `cosine` with length 1; rows of zeros do not change."""
+    """Rows in the form for comparisons: for `cosine`, rows other than zeros get the length 1."""
     return torch.nn.functional.normalize(rows, dim=1, eps=1e-30) if metric == "cosine" else rows
 
 
 def rescored(
     embedding: Embedding, metric: str, queries: Tensor, ids: NDArray[np.int64], k: int
 ) -> Found:
-    """The best `k` of the candidates `ids` [questions, some], each scored separately; -1 is a gap.
+    """The best `k` of the candidates `ids` [questions, n], of which -1 means none.
 
-    Scores must not depend on the number of candidates, so this does not use a matrix product, whose
-    rounding would.
+    Each candidate is scored separately, without a matrix product. The rounding of a matrix product
+    depends on the number of candidates, but scores must not.
     """
     questions, count = ids.shape
     scores = torch.full((questions, count), -torch.inf)
@@ -284,14 +286,14 @@ def rescored(
 
 @dataclass(frozen=True, repr=False)
 class Nearest(ShortRepr):
-    """The nearest entities, best first.
+    """The nearest entities of each question, best first.
 
     Shapes: [questions, m]. m is `k`, or less if all questions have fewer neighbours. The last ids
     of a question with fewer neighbours are -1.
     """
 
     metric: str
-    """`inner`, `cosine`, or the distance."""
+    """The metric: `inner`, `cosine`, or the name of the distance."""
     ids: NDArray[np.int64]
     scores: NDArray[np.float32]
     """Larger is nearer; distances are negative."""
@@ -308,7 +310,7 @@ def neighbours(
     index: Index | None = None,
     candidates: ArrayLike | None = None,
 ) -> Nearest:
-    """Finds the `k` nearest entities of each question.
+    """Finds the `k` nearest entities of each given entity or row (question).
 
     Args:
         embedding: the embedding to search.
@@ -387,7 +389,7 @@ def neighbours_of_all(
 
 @dataclass(frozen=True)
 class Recall:
-    """Share of the true nearest neighbours that a search finds, by number of searched lists."""
+    """Recall of an index: the share of the true nearest neighbours that a search finds."""
 
     probes: int
     recall: float
@@ -398,10 +400,10 @@ class Index:
 
     Each entity is in the list of its nearest centre, with one byte per dimension. A question
     searches the lists with the nearest centres. Lists are mapped, so the index may exceed memory.
-    It is built in pieces, one file each; only one piece is in memory.
+    It is built in pieces with one file each, and only one piece is in memory.
 
     FAISS supports inner products and Euclidean distances. For the sums of absolute values of
-    `transe` and `rotate`, it proposes candidates by Euclidean distance, and more of them.
+    `transe` and `rotate`, it proposes more candidates, by Euclidean distance.
     """
 
     def __init__(self, root: Path, description: dict[str, Any]) -> None:
@@ -450,7 +452,7 @@ class Index:
             NoSpaceError: the device is full.
             DeviceError: the device reports another error.
         """
-        # Check this before anything is written.
+        # Check the installation before anything is written.
         _faiss()
         chosen = metric_of(embedding.model, metric)
         count = lists or max(1, round(2 * embedding.num_entities**0.5))
@@ -478,9 +480,9 @@ class Index:
             for number in range(pieces):
                 storage.sync(_piece(new, number))
             storage.sync_directory(new)
-            # Written last, because this file makes the directory an index.
+            # This file makes the directory an index, so it is written last.
             replace_file(storage, new / _DESCRIPTION, checked_json_bytes(description))
-            # After a crash between the two steps, there is no index, and nothing looks like one.
+            # After a crash between the two steps, the index is missing, but never incomplete.
             storage.remove_tree(root)
             storage.rename(new, root)
             storage.sync_directory(root.parent)
@@ -526,7 +528,7 @@ class Index:
         return min(enough, default=self.lists)
 
     def candidates(self, queries: Tensor, k: int) -> NDArray[np.int64]:
-        """Candidates for the `k` nearest entities, [questions, more than `k`]; -1 for a gap."""
+        """Candidates for the `k` nearest entities, [questions, more than `k`]; -1 means none."""
         count = max(_OVER_SAMPLED[self.metric] * k, _LEAST_CANDIDATES)
         rows = measured(self.metric, queries).contiguous().numpy()
         answers = []
@@ -534,13 +536,13 @@ class Index:
             piece.nprobe = self.probes
             answers.append(piece.search(rows, count))
         scores, ids = (np.concatenate(columns, axis=1) for columns in zip(*answers, strict=True))
-        # The smallest Euclidean distances are the best; a place without an entity is the worst.
+        # The smallest Euclidean distances are the best. Missing candidates come last.
         scores = scores if self.metric in _BY_PRODUCT else -scores
         order = np.argsort(np.where(ids < 0, np.inf, -scores), axis=1, kind="stable")
         return np.take_along_axis(ids, order[:, :count], 1).astype(np.int64)
 
     def _measure(self, embedding: Embedding, progress: Progress) -> list[Recall]:
-        """Recall for a sample of entities by number of searched lists, until it reaches 1."""
+        """Measures recall for a sample of entities, with more lists until it reaches 1."""
         count = min(_QUESTIONS, embedding.num_entities)
         random = np.random.default_rng(_SEED)
         ids = np.sort(random.choice(embedding.num_entities, count, replace=False))
@@ -559,7 +561,7 @@ class Index:
 
 
 def recall_of(found: NDArray[np.int64], truth: NDArray[np.int64]) -> float:
-    """The share of `truth` [questions, k] that is in `found`; -1 is ignored."""
+    """The share of the ids in `truth` [questions, k] that are in `found`; -1 is ignored."""
     real = truth >= 0
     if not real.any():
         return 1.0

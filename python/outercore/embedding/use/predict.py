@@ -1,7 +1,8 @@
-"""Link prediction: the best completions of triples with one open part.
+"""Predicts links: the best completions of triples with one open part (questions).
 
-For an open head or tail, all entities are scored in passes over the table, or only the candidates
-of an `Index`. For an open relation, all relations are scored.
+The open part is the head, the relation or the tail. For an open head or tail, all entities are
+scored in passes over the table, or only the candidates of an `Index`. For an open relation, all
+relations are scored.
 """
 
 from __future__ import annotations
@@ -45,8 +46,8 @@ Some = str | int | Iterable[str | int] | NDArray[np.integer]
 class Answers:
     """Known answers: entities or relations that complete a question to a triple of the data set.
 
-    Triples of all parts of the run count. If the relations of all questions are -1, triples of any
-    relation count.
+    Triples for training, validation and test count. If the relations of all questions are -1,
+    triples of any relation count.
 
     Shapes: `questions` int64 [n, 3], with -1 for the open part.
 
@@ -70,20 +71,20 @@ class Answers:
         self._known.finish()
 
     def of(self, some: slice) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Pairs of a question, counted from the first of `some`, and its answer."""
+        """Pairs (question, answer) for the questions `some`. They are counted from its start."""
         return self._known.of(self._questions[some])
 
 
 @dataclass(frozen=True, repr=False)
 class Predictions(ShortRepr):
-    """The best completions, best first.
+    """The best completions of each question, best first.
 
     Shapes: `ids` int64 and `scores` float32 [questions, m]. m is `k`, or less if all questions have
     fewer answers. The last ids of a question with fewer answers are -1.
     """
 
     part: Open
-    """The open part."""
+    """The open part: `head`, `relation` or `tail`."""
     questions: NDArray[np.int64]
     """int64 [questions, 3]: -1 for the open part, and for a missing relation."""
     ids: NDArray[np.int64]
@@ -106,9 +107,10 @@ def predict(
 ) -> Predictions:
     """Predicts the `k` best completions of each question.
 
-    A question has two of head, relation and tail, as names or as ids of entities without names. In
-    a plain graph, or with the model `dot`, one of head and tail is enough, because relations do not
-    matter. Lists of values make several questions; a single value applies to all of them.
+    A question is a triple with one open part. It has two of head, relation and tail, as names, or
+    as ids of entities without names. In a plain graph, or with the model `dot`, head or tail is
+    enough, because relations have no effect. Lists of values make several questions; a single value
+    applies to all of them.
 
     Args:
         embedding: the embedding to search.
@@ -117,9 +119,9 @@ def predict(
         tail: known tails.
         k: number of answers per question.
         by_id: questions are ids, even if entities have names.
-        leave_out_known: leave out answers that complete a triple of any part of the data set;
-            without a relation, a triple of any relation. In a plain graph a node is never its own
-            answer.
+        leave_out_known: leave out answers that complete a triple of the data set, for training,
+            validation or test. Without a relation, triples of any relation count. In a plain graph,
+            a node is never its own answer.
         index: an index for the metric of the model, which proposes candidates. Only for heads and
             tails.
         candidates: ids of the entities to search. Default: all.
@@ -174,7 +176,7 @@ def predict(
     def relations(group: NDArray[np.int64], hidden: Hidden) -> Found:
         heads, tails = rows_of(group[:, 0]), rows_of(group[:, 2])
         best = TopK(len(group), k)
-        # Use the first rows of relations: the second rows are for questions about heads.
+        # Use the first rows of relations: the second rows are for predictions of heads.
         count = embedding.num_relations
         step = max(1, LARGEST // (max(heads.size(1), 1) * max(len(heads), 1)))
         for first in range(0, count, step):
@@ -217,7 +219,7 @@ def _questions(
     by_id: bool,
     plain: bool,
 ) -> tuple[Open, NDArray[np.int64]]:
-    """The open part, and the questions as ids."""
+    """The open part, and the questions as ids [questions, 3]."""
     by_id_relation = by_id
     if relation is None and plain and (head is None) != (tail is None):
         # A plain graph has only one relation.

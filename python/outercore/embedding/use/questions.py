@@ -1,4 +1,7 @@
-"""Files of questions and candidates for link prediction. Does not need PyTorch."""
+"""Reads files of questions and candidates for link prediction. Does not need PyTorch.
+
+A question is a triple with one open part.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ if TYPE_CHECKING:
     from outercore.embedding.use.embedding import Embedding
 
 COLUMNS = ("head", "relation", "tail")
-"""Columns of a line of questions; one of them is open."""
+"""Columns of a line with a question. One of them is open."""
 _OPEN = "?"
 
 
@@ -27,8 +30,8 @@ def read_questions(
 ) -> Iterator[dict[str, NDArray[np.int64]]]:
     """Reads questions: lines of `head`, `relation`, `tail` separated by tabs, one of them `?`.
 
-    Yields the ids of the two known parts in groups of limited size, in the order of the file. Blank
-    lines are skipped.
+    It yields the ids of the two known columns for groups of at most `most` questions, in the order
+    of the file. The questions of a group have the same open column. Blank lines are skipped.
 
     Errors: `NotFoundError`; `InvalidError` names the line.
     """
@@ -68,7 +71,7 @@ def read_candidates(embedding: Embedding, path: Path, *, by_id: bool) -> NDArray
 def _known(
     path: Path, embedding: Embedding, rows: dict[int, list[str]], *, by_id: bool
 ) -> dict[str, NDArray[np.int64]]:
-    """The ids of the known parts of some lines."""
+    """The ids of the known columns of some lines. `rows` maps line numbers to lines."""
     known = {}
     for place, part in enumerate(COLUMNS):
         names = {line: parts[place] for line, parts in rows.items()}
@@ -81,7 +84,7 @@ def _known(
 def _ids(
     what: str, names: dict[int, str], ids: Callable[[list[str]], NDArray[np.int64]]
 ) -> NDArray[np.int64]:
-    """Ids for the names of some lines. An error names the first line with a wrong name."""
+    """Ids for the names of some lines, by line number. An error has the first wrong line."""
     try:
         return ids(list(names.values()))
     except (InvalidError, NotFoundError):

@@ -1,4 +1,4 @@
-"""Arrays added to a data set that is there: features, labels, splits, arrays of nodes and edges."""
+"""Adds arrays to an existing data set: features, labels, splits, arrays of nodes and edges."""
 
 from __future__ import annotations
 
@@ -66,13 +66,14 @@ def add(
     *,
     overwrite: bool = False,
 ) -> dict[str, Any]:
-    """Adds arrays to the data set in `root`, all at once; returns what became of each.
+    """Adds arrays to the data set in `root`, all at once. Returns counts for each array.
 
-    Stopped in between, the data set is as it was before, and the same call does it again.
+    `note` is called with each note for the user. After an interrupt, the data set is unchanged, and
+    the same call starts again.
 
-    Cost: each file is read as by an import; `.npy` files by the core, in blocks.
+    Cost: reads each file as an import does; the core reads `.npy` files in blocks.
     Errors: `InvalidError` names the option or the file with its row; `NotFoundError` for a type or
-    a name that the data set does not have; `UnsupportedError` for one that takes updates.
+    a name that the data set does not have; `UnsupportedError` for a data set that takes updates.
     """
     graph = Graph(root)
     arrays = _Opening(graph, given, options).all()
@@ -92,13 +93,13 @@ def add(
             feed_array(addition, array, options, progress)
         require_unchanged([state for array in arrays for state in array.rows.files])
         added = addition.finish([array.rows.name for array in arrays])
-    # The replaced arrays take room as long as this reader keeps them.
+    # The files of replaced arrays are removed only when no reader has them open.
     graph.reload()
     return added
 
 
 def _times_of(graph: Graph, replaced: list[NodeArray]) -> Iterator[tuple[str, str, str | None]]:
-    """Arrays that are there already, with the types of those that are times."""
+    """Existing integer arrays, without `replaced`: name in messages, name, and type if a time."""
     own = {"array": "nodes", "edge": "edges"}
     gone = {
         f"{own[one.role]}/{one.of_type or own[one.role][:-1]}/{one.name}"
@@ -114,7 +115,7 @@ def _times_of(graph: Graph, replaced: list[NodeArray]) -> Iterator[tuple[str, st
 
 
 class _Opening:
-    """The files of `given`, opened for a data set."""
+    """Opens the files of `given` for a data set."""
 
     def __init__(self, graph: Graph, given: Additions, options: ArrayOptions) -> None:
         self._graph, self._given, self._task = graph, given, options.task
@@ -124,13 +125,13 @@ class _Opening:
         if isinstance(names, Names):
             self._reading = replace(reading, ids=by_name(names, graph))
         else:
-            # An earlier version noted no first id, so the option still counts.
+            # Data sets of earlier versions lack the first id, so the option still counts.
             first = max(graph.first_id, int(given.text.one_based))
             self._reading = reading.starting_at(first, "as in the files of the data set")
         self._labelled = graph.labelled_type
 
     def all(self) -> list[NodeArray]:
-        """Every array; labels before splits, which belong to their nodes."""
+        """All arrays. Labels come before splits, because they give the node type of the splits."""
         given = self._given
         return [
             *(array for text in given.features for array in self._features(text)),
@@ -198,7 +199,7 @@ class _Opening:
         return arrays
 
     def _reading_of(self, node_type: str | None) -> Reading:
-        """How a file is read that is of the nodes of a type; a table may name them by key."""
+        """The reading options for files about nodes of a type; a table may name nodes by key."""
         count = self._count(node_type)
         if node_type is None:
             return replace(self._reading, nodes=count)
@@ -215,7 +216,7 @@ class _Opening:
         return counts[node_type or "node"]
 
     def _require_ids(self, file: str) -> None:
-        """Errors: `InvalidError` for a table without ids where nodes have names."""
+        """Errors: `InvalidError` for a table without a column of ids, if the nodes have names."""
         spec = FileSpec.parse(file, may_leave_out=True)
         if not self._is_named or is_array(spec):
             return
@@ -243,7 +244,7 @@ class _Opening:
         return node_type, file
 
     def _named(self, option: str, text: str) -> tuple[str | None, str, str]:
-        """The type, the name and the file that a text such as `year=years.npy` names."""
+        """Type, name and file from a text such as `paper/year=years.npy` or `year=years.npy`."""
         name, equals, file = text.partition("=")
         kind, slash, short = name.partition("/")
         form = "TYPE/NAME=FILE" if self._graph.is_typed else "NAME=FILE"
@@ -260,9 +261,9 @@ class _Opening:
 
 
 def by_name(names: Names, graph: Graph) -> NodeIds:
-    """Ids of nodes that a column calls by their names.
+    """Reads a column of node names as node ids.
 
-    Damaged names would put rows to other nodes, so their checksums are compared first.
+    It first verifies the checksums of the names: damaged names would give rows to wrong nodes.
     """
 
     def ids(table: Table, key: str) -> Iterator[NDArray[np.int64]]:
@@ -283,7 +284,7 @@ def by_name(names: Names, graph: Graph) -> NodeIds:
 
 
 def _no_keys(table: Table, key: str) -> Iterator[NDArray[np.int64]]:
-    """Errors: `InvalidError`: the nodes of this type lack keys."""
+    """Raises `InvalidError`, because the nodes of this type lack keys."""
     raise InvalidError(
         f"`{table.path}`: column `{key}` holds keys, and the nodes of this type have none\n"
         f"hint: leave the column `{key}` out, and write a row for each node in their order"

@@ -38,13 +38,13 @@ def import_graph(
 ) -> dict[str, Any]:
     """Writes a data set and returns the summary.
 
-    After an interrupt the same call resumes. The data set appears only when it is
-    complete.
+    After an interrupt, the same call resumes. The data set appears only when it is complete.
+    `note` is called with each note for the user.
 
-    Cost: within `options.memory`, for inputs of any size; with keys 16 bytes a node on disk while
-    it is built.
-    Errors: `InvalidError` names the input with its row; `NoSpaceError`; `InvalidError` where
-    `out` holds a data set and `overwrite` is not given, or another process writes to it.
+    Cost: memory within `options.memory`, for inputs of any size. If nodes have keys, also 16 bytes
+    per node on disk during the import.
+    Errors: `InvalidError` names the input with its row; `NoSpaceError`. Also `InvalidError` if
+    `out` holds a data set and `overwrite` is not set, or if another process writes to it.
     """
     options, out = options or ImportOptions(), Path(out)
     for line in source.notes:
@@ -116,8 +116,8 @@ def _described(source: GraphSource, options: ImportOptions) -> dict[str, Any]:
 
 
 def require_place(arrays: list[NodeArray], options: ArrayOptions) -> None:
-    """Errors: `InvalidError` where features shall stay in place and no `.npy` has them, and where
-    an array and a text have one name."""
+    """Errors: `InvalidError` for the option `in_place` if no `.npy` file has the features, and for
+    an array and a text of the same name."""
     texts = {array.name for array in arrays if array.role == "names"}
     for array in arrays:
         if array.role == "array" and f"{array.of_type or 'node'}.{array.name}.offsets" in texts:
@@ -136,7 +136,7 @@ def require_place(arrays: list[NodeArray], options: ArrayOptions) -> None:
 def _feed_edges(
     importer: Importer, source: GraphSource, keys: Keys, described: dict[str, Any]
 ) -> dict[str, Any]:
-    """Returns what the summary says of each type; nothing for a graph of one type."""
+    """Adds all edges, and returns counts for each type; nothing for a graph of one type."""
     types = source.types
     if types is not None:
         dropped = {one.key: one.feed(importer, keys, types.dangling) for one in types.edges}
@@ -173,7 +173,7 @@ def _arrays(
 def require_comparable(
     arrays: list[NodeArray], present: Iterable[tuple[str, str, str | None]] = ()
 ) -> None:
-    """Errors: as `require_one_scale`, for new arrays and those that are `present` already."""
+    """Errors: as `require_one_scale`, for new arrays and arrays that are `present` already."""
     of = {"array": "nodes", "edge": "edges"}
     named = [
         (f"`{array.name}` of {array.of_type or of[array.role]}", array.name, array.rows.times)
@@ -186,7 +186,7 @@ def require_comparable(
 def feed_array(
     importer: Arrays, array: NodeArray, options: ArrayOptions, progress: Progress
 ) -> None:
-    """Hands an array to the importer, whole or chunk by chunk."""
+    """Passes an array to the importer, whole or in chunks."""
     rows = array.rows
     described: dict[str, Any] = {
         "allow_nan": options.allow_nan or rows.has_gaps,
@@ -211,11 +211,10 @@ def feed_array(
 
 
 def _differs(array: NodeArray) -> bool:
-    """Whether batches would have the array in another form than that in which it is given.
+    """Whether the stored shape or type of an array differs from the given one.
 
-    Features are stored in columns and come as float32. Labels, weights and times of one column are
-    stored without it.
-    Whole numbers of any width stay classes.
+    The given form must then be recorded for batches. Features are stored as float32 in columns.
+    Labels, weights and times of one column are stored as [rows]. Integers of any width are classes.
     """
     rows = array.rows
     if array.role == "edge":
@@ -239,14 +238,14 @@ def _counted(
 
 
 def _refuse_other_numbers(rows: RowSource, chunk: NDArray, stored: FeatureType, first: int) -> None:
-    """Errors: `InvalidError` for a whole number of the file that `stored` cannot hold."""
+    """Errors: `InvalidError` for an integer in the file that the type `stored` cannot hold."""
     values = chunk.reshape(len(chunk), -1)[:, list(rows.whole)]
     with np.errstate(over="ignore"):
         narrow = values.astype(np.float32 if stored == "bfloat16" else stored)
     if stored == "bfloat16":
         # bfloat16 is the upper half of a float32.
         narrow = np.where(narrow.view(np.uint32) & 0xFFFF, np.float32(np.inf), narrow)
-    # What fills a gap may be a fraction.
+    # The value for missing values may be a fraction.
     whole = np.isfinite(values) & (values == np.trunc(values))
     changed = np.argwhere(whole & (narrow != values))
     if len(changed):
@@ -268,7 +267,7 @@ def _is_unfinished(out: Path, options: dict[str, Any]) -> bool:
 
 
 def _add_graphs(out: Path, level: GraphLevel) -> dict[str, Any]:
-    """Adds the arrays of graphs to a data set that is there, and returns what to tell."""
+    """Adds the arrays of graphs to an existing data set, and returns counts for the summary."""
     for key, values in level.stored():
         native.add_array(out, key, values, "")
     found: dict[str, Any] = {"graphs": level.count}

@@ -33,7 +33,7 @@ _WORDS = {
     "r": {"relation", "rel", "r", "predicate", "property", "p", "relationtype", "edgetype"},
     "t": TARGETS | {"t", "o"},
 }
-"""What head, relation and tail are called, as `plain` writes it."""
+"""Column names for head, relation and tail, in the form of `plain`."""
 
 
 @dataclass(frozen=True)
@@ -82,15 +82,14 @@ def import_triples(
 ) -> dict[str, Any]:
     """Writes a data set of triples and returns the summary.
 
-    Each file is text (also packed: `.gz`, `.zst`, `.xz`, `.bz2`), N-Triples or Parquet;
-    `FILE:HEAD,RELATION,TAIL` names its columns. `note` is called with how each text was
-    understood. Stopped in between, the same call resumes; the data set appears only when it is
-    complete.
+    Each file is text (also compressed: `.gz`, `.zst`, `.xz`, `.bz2`), N-Triples or Parquet.
+    `FILE:HEAD,RELATION,TAIL` names its columns. `note` is called with the detected dialect of each
+    text. After an interrupt, the same call resumes. The data set appears only when it is complete.
 
-    Cost: within `options.memory`, for inputs of any size.
-    Errors: `InvalidError` names the file with its line; `NoSpaceError`; `InvalidError` for names
-    that train does not have, and where `out` holds a data set and `overwrite` is not given, or
-    another process writes to it.
+    Cost: memory within `options.memory`, for inputs of any size.
+    Errors: `InvalidError` names the file with its line; `NoSpaceError`. Also `InvalidError` for
+    names that are not in the training triples, if `out` holds a data set and `overwrite` is not
+    set, or if another process writes to it.
     """
     options = options or TripleOptions()
     trains = train if isinstance(train, list) else [train]
@@ -143,10 +142,12 @@ def _understood(
     letters: str,
     note: Callable[[str], object],
 ) -> tuple[list[tuple[str, FileSpec]], dict[FileSpec, TextTable]]:
-    """The files with their parts of the data set, and how those texts are written that the core
-    reads. A file with the columns of the first one in another order is read by their names.
+    """The files with their splits, and the tables of the texts that the core reads.
 
-    Errors: `InvalidError` where the names or the values of columns say that another is meant.
+    `letters` is the option `columns`. If a file has the columns of the first file in another order,
+    its columns are chosen by name.
+
+    Errors: `InvalidError` if names or values show that a column has another meaning.
     """
     specs, texts, parts = [], dict[FileSpec, TextTable](), Parts()
     for part, spec in given:
@@ -174,7 +175,7 @@ _Batch = tuple[Names, Names, Names, Any]
 
 
 def _text(spec: FileSpec, said: TextOptions, letters: str, parts: Parts) -> TextTable | None:
-    """How a text of triples is written; `None` for Parquet and for columns chosen by name.
+    """A text of triples as a table; `None` for Parquet and for columns chosen by name.
 
     Errors: `InvalidError` for NumPy's files, and for a file that can be read in two ways;
     `UnsupportedError` for files of other tools.
@@ -195,7 +196,7 @@ def _table(spec: FileSpec, text: TextTable | None) -> Table:
 
 
 def _require_order(spec: FileSpec, names: list[str], letters: str) -> None:
-    """Errors: `InvalidError` where the names of the columns say another order than `letters`."""
+    """Errors: `InvalidError` if the column names show another order than `letters`."""
     if len(names) != len(letters):
         return
     roles = [
@@ -218,11 +219,11 @@ def _require_order(spec: FileSpec, names: list[str], letters: str) -> None:
 
 
 def _refuse_times(spec: FileSpec, text: TextTable | None) -> None:
-    """Errors: `InvalidError` where a column of a triple is a time, and nothing says so.
+    """Errors: `InvalidError` for a column of times that the user has not chosen for triples.
 
-    A date may be the tail of a fact, so its values say nothing there.
+    A tail may be a date, so only the name of a third column counts, not its values.
 
-    Cost: of a text the first batch of rows.
+    Cost: reads the first batch of rows of a text.
     """
     table = _table(spec, text)
     names = table.names
@@ -246,7 +247,7 @@ def _refuse_times(spec: FileSpec, text: TextTable | None) -> None:
 
 
 def _batches(spec: FileSpec, letters: str, said: TextOptions) -> Iterator[_Batch]:
-    """Triples of the columns that the file's specification names, else of the first ones."""
+    """Triples in batches, from the columns in `spec`, or else from the first columns."""
     wanted = [letter for letter in letters if letter != "_" or not spec.columns]
     table = Parts().open(spec, said, "triples")
     names = list(spec.columns) or table.names

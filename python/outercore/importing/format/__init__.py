@@ -1,1 +1,1 @@
-"""Layouts of other tools, a file a format: OGB, PyG, DGL, GraphBolt, Neo4j, TU and others."""
+"""Readers for formats of other tools: OGB, PyG, DGL, GraphBolt, Neo4j, TU and others."""

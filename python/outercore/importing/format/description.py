@@ -1,10 +1,10 @@
 """Descriptions of folders in YAML, and the files that they name.
 
-Values stay the text that they are. YAML's aliases let a few hundred bytes describe more values than
-fit into memory. Descriptions may have them, but not more values than people write.
+Values are read as text. With YAML's aliases, a few hundred bytes can describe more values than fit
+in memory. Aliases are allowed, but the number of values is limited.
 
-The author of a description chose the names of the files. Without a rule a downloaded folder could
-have any file of this machine copied into the data set: by an absolute name, by `..`, or by a link.
+The author of a description chooses the names of the files. Without a check, a downloaded folder
+could copy any file of this machine into the data set: by an absolute path, `..` or a link.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _MOST_OF_PATH = 500
 
 
 class _Plain(yaml.BaseLoader):
-    """Text, lists and maps only: a column `no` or `2013` stays a name, and nothing is executed."""
+    """Loads only texts, lists and maps. So `no` and `2013` stay texts, and no code is executed."""
 
     _depth = 0
 
     def compose_node(self, parent: Any, index: Any) -> Any:
-        """As PyYAML's, which calls itself for each list in a list.
+        """Like PyYAML's method, which is recursive, but with a limit on the depth.
 
-        Errors: `ComposerError` for values that are too deep.
+        Errors: `ComposerError` for values that are nested too deeply.
         """
         self._depth += 1
         if self._depth > _MOST_DEPTH:
@@ -47,9 +47,9 @@ class _Plain(yaml.BaseLoader):
         return node
 
     def get_single_node(self) -> Any:
-        """As PyYAML's; what aliases stand for is counted each time.
+        """Like PyYAML's method, but limits the number of values; each alias counts all its values.
 
-        Errors: `ComposerError` for too many values, and for a list in itself.
+        Errors: `ComposerError` for too many values, and for a list that contains itself.
         """
         node = super().get_single_node()
         if node is not None:
@@ -58,7 +58,7 @@ class _Plain(yaml.BaseLoader):
 
 
 def _size(node: Any, known: dict[int, tuple[int, int]], depth: int) -> tuple[int, int]:
-    """How many values a node has without aliases, and how deep; each is looked into once."""
+    """Number and depth of a node's values with aliases expanded; visits each node once."""
     values, height = known.get(id(node), (0, 0))
     if id(node) in known and not values:
         raise _refused("a value that is part of itself", node.start_mark)
@@ -109,7 +109,7 @@ _Plain.add_constructor("tag:yaml.org,2002:map", _map_without_doubles)
 
 @dataclass(frozen=True)
 class Entry:
-    """A value of a description, and the place of it for messages."""
+    """A value of a description, and its place for messages."""
 
     value: Any
     where: str
@@ -119,7 +119,7 @@ class Entry:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is no value."""
+        """Whether the value is missing."""
         return self.value in ("", None)
 
     def fields(self, known: tuple[str, ...] | None = None) -> dict[str, Any]:
@@ -153,7 +153,7 @@ class Entry:
     def text(self) -> str:
         """The value as a text.
 
-        Errors: `InvalidError` for anything else, and for none.
+        Errors: `InvalidError` for anything else, and for a missing value.
         """
         if not isinstance(self.value, str):
             raise InvalidError(f"{self.where}: expected one value, found {shortened(self.value)}")
@@ -165,8 +165,8 @@ class Entry:
 def read_yaml(path: Path) -> Entry:
     """The maps, lists and texts of a YAML file.
 
-    Errors: `InvalidError` with the line that is not YAML, that repeats a key, or that describes
-    more values than a description has.
+    Errors: `InvalidError` with the line that is not YAML, repeats a key, or exceeds the limits on
+    values.
     """
     data = read_small(path, "description", _MOST_BYTES)
     try:
@@ -181,7 +181,7 @@ def read_yaml(path: Path) -> Entry:
 
 
 def count_of(text: str, where: str) -> int:
-    """A text as a number of nodes.
+    """Converts a text to a number of nodes.
 
     Errors: `InvalidError` for anything else.
     """
@@ -191,7 +191,7 @@ def count_of(text: str, where: str) -> int:
 
 
 def shortened(value: Any, most: int = _MOST_SHOWN) -> str:
-    """A value as messages have it: at most `most` characters of a text, the kind of all else."""
+    """A value for messages: at most `most` characters of a text, the type of other values."""
     if isinstance(value, (dict, list)):
         return "a map" if isinstance(value, dict) else "a list"
     text = str(value)
@@ -201,9 +201,9 @@ def shortened(value: Any, most: int = _MOST_SHOWN) -> str:
 def described_file(folder: Path, name: str, where: str, *, outside: bool) -> Path:
     """The file, or directory of Parquet files, that a description in `folder` names.
 
-    `where` is the entry; `outside` says that the user allows files outside of the folder.
+    `where` is the entry for messages. `outside` allows files outside `folder`.
 
-    Errors: `InvalidError` for one outside; `NotFoundError` for one that is not there.
+    Errors: `InvalidError` for a file outside `folder`; `NotFoundError` for a missing file.
     """
     path = folder / name
     try:
@@ -212,7 +212,7 @@ def described_file(folder: Path, name: str, where: str, *, outside: bool) -> Pat
     except InvalidError:
         raise
     except (OSError, ValueError, RuntimeError):
-        # Longer than a name may be, with a zero byte, or links in a circle.
+        # The name is too long, it has a zero byte, or links form a circle.
         is_there = False
     if not is_there:
         raise NotFoundError(f"{where}: file `{shortened(path, _MOST_OF_PATH)}` does not exist")

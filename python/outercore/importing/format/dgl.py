@@ -32,20 +32,20 @@ def from_dgl(
 ) -> Graph:
     """Write a graph of DGL as a data set and open it.
 
-    Edges keep their order, so that an edge id is the same in both. Of several types, only one has
-    labels and masks.
+    Edges keep their order, so edge ids are the same in the graph and in the data set. In a graph
+    with several types, only one type may have labels and masks.
 
     Args:
         graph: a ``DGLGraph``. Further data of nodes and edges become arrays of their names.
         out: directory of the data set.
-        features: the node data that become the features, if there are such data.
-        labels: the node data that become the labels, if there are such data.
-        splits: by name, ids of nodes or masks; by default the masks ``train_mask``, ``val_mask``
-            and ``test_mask``.
+        features: name of the node data with the features. The graph may lack them.
+        labels: name of the node data with the labels. The graph may lack them.
+        splits: for each name, ids of nodes or a mask; by default the masks ``train_mask``,
+            ``val_mask`` and ``test_mask``.
         options: :class:`ImportOptions`, such as ``ImportOptions(overwrite=True)``.
 
     Raises:
-        InvalidError: data that do not fit.
+        InvalidError: node or edge data that cannot be imported, such as a wrong number of rows.
     """
     require_kind("from_dgl", "graph", graph, "is_homogeneous", "a graph of DGL")
     if not graph.is_homogeneous:
@@ -73,14 +73,14 @@ def from_dgl(
 
 
 class _Store(dict[str, Any]):
-    """Data of one type, as PyG's stores offer it."""
+    """Data of one type, with the interface of PyG's stores."""
 
     def __getattr__(self, name: str) -> Any:
         return self.get(name)
 
 
 class _Stores(dict[Any, _Store]):
-    """A graph of DGL with several types, as a `HeteroData` of PyG offers it."""
+    """A graph of DGL with several types, with the interface of PyG's `HeteroData`."""
 
     _global_store: tuple[str, ...] = ()
 
@@ -99,7 +99,7 @@ def _open_typed(
     splits: Mapping[str, Any] | None,
     options: ImportOptions | None,
 ) -> GraphSource:
-    """A graph of DGL with several types; `names` has what PyG calls features and labels."""
+    """Opens a graph of DGL with several types. `names` maps DGL's names of node data to PyG's."""
     masks = {name for several in MASKS.values() for name in several}
     stores = _Stores()
     further, not_taken = dict[str, None](), list[str]()

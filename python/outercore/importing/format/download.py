@@ -1,4 +1,4 @@
-"""Libraries that know where data sets are, and what to say where one cannot be fetched."""
+"""Imports of libraries that download data sets, and errors for failed downloads."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Any
 from outercore.errors import DeviceError, InvalidError, UnsupportedError
 
 CACHE = Path("~/.cache/outercore")
-"""Where downloads are kept, a folder for each library."""
+"""Directory of downloads, with a folder for each library."""
 
 
 def library(module: str, package: str, install: str) -> Any:
-    """A module of an optional package.
+    """Imports `module` of the optional `package`; `install` is the advice for a missing package.
 
-    Errors: `UnsupportedError` where the package is not installed.
+    Errors: `UnsupportedError` if the package is not installed.
     """
     try:
         return importlib.import_module(module)
@@ -27,9 +27,9 @@ def library(module: str, package: str, install: str) -> Any:
 
 @contextmanager
 def download_errors(what: str) -> Iterator[None]:
-    """Turns a failed download of `what` into an error that says so.
+    """Context that turns errors of a download of `what` into Outercore's errors.
 
-    Errors: `DeviceError` where it cannot be fetched; `InvalidError` where the library refuses it.
+    Errors: `DeviceError` if the download fails; `InvalidError` if the library rejects the data.
     """
     try:
         yield

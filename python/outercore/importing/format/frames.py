@@ -1,4 +1,4 @@
-"""Graphs in memory as data sets: frames of pandas, graphs of NetworkX, matrices of SciPy."""
+"""Converts graphs in memory: frames of pandas, graphs of NetworkX, matrices of SciPy."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ from outercore.importing.table.times import times_in_memory
 from outercore.importing.texts import text_arrays
 
 _ABSENT = {"f": np.nan, "O": ""}
-"""The value of a node without a row; nodes need a row for values of other types."""
+"""The value of a node without a row, by type. For other types, each node needs a row."""
 
 
 @dataclass
 class MemoryGraph:
-    """Edges and nodes by the ids of their owner: whole numbers or texts."""
+    """Edges and nodes with the ids of the source: integers or texts."""
 
     name: str
     """The name in messages."""
@@ -52,11 +52,11 @@ class MemoryGraph:
     nodes: Mapping[str, Any] = field(default_factory=dict)
     """Columns with a row for each node."""
     num_nodes: int | None = None
-    """Where given, ids are numbers below it."""
+    """Number of nodes. If it is given, ids are integers below it."""
     undirected: bool = False
     features: Sequence[str] = ()
     labels: str | None = None
-    """Columns of `nodes`."""
+    """The column of `nodes` with the labels."""
     splits: Mapping[str, Any] = field(default_factory=dict)
     """Ids, masks with a row for each row of `nodes`, or the names of such columns."""
     column: str = "column"
@@ -64,21 +64,21 @@ class MemoryGraph:
     keeps_form: bool = False
     """Whether features and labels keep their shape and type, as tensors do; columns do not."""
     ids_hint: str = ""
-    """The way out where the ids of nodes are not of the kind that edges have."""
+    """Hint for node ids that are of another type than the ids in edges."""
     names_hint: str = ""
-    """The way out where ids are neither whole numbers nor texts, or too large."""
+    """Hint for ids that are neither integers nor texts, or are too large."""
     with_gaps: frozenset[str] = frozenset()
-    """Columns of numbers, of nodes or of edges, in which NaN stands for no value."""
+    """Columns of numbers, of nodes or edges, in which NaN marks a missing value."""
     notes: Sequence[str] = ()
     """Notes on values of the graph that were changed, to be shown once."""
     _not_taken: dict[str, str] = field(default_factory=dict, init=False)
-    """Columns that are not taken, and why."""
+    """Columns that are not imported, with the reason."""
     _names: pa.Array | None = field(default=None, init=False)
 
     def opened(self, options: ImportOptions | None) -> GraphSource:
-        """Everything to import; a note names the columns that are not taken.
+        """Opens the graph as a source. A note names the columns that are not imported.
 
-        Errors: `InvalidError` names the column or the ids that do not fit.
+        Errors: `InvalidError` names the invalid column or ids.
         """
         if isinstance(self.features, str):
             self.features = [self.features]
@@ -118,7 +118,7 @@ class MemoryGraph:
         return GraphSource([edges], arrays, self._count, self.undirected, notes=notes)
 
     def _numbered(self, named: dict[str, pa.Array]) -> tuple[list[NDArray[np.int64]], int]:
-        """Ids from 0 for every node, and how many nodes there are."""
+        """Node numbers from 0 for each of the `named` columns of ids, and the number of nodes."""
         ids = list(named.values())
         kinds = {pa.types.is_integer(one.type) for one in ids if len(one)}
         are_numbers = kinds <= {True}
@@ -194,8 +194,7 @@ class MemoryGraph:
     def _columns(
         self, of: Literal["nodes", "edges"], columns: Mapping[str, Any]
     ) -> Iterator[tuple[str, str, NDArray[Any], str | None]]:
-        """The columns that become arrays: their names, what messages call them, their values, and
-        the type of times."""
+        """Columns that become arrays: name, name in messages, values, and the type of times."""
         is_of_edges = of == "edges"
         for name, column in columns.items():
             where = f"{self.name}: {self.column} `{name}` of {of}"
@@ -234,14 +233,14 @@ class MemoryGraph:
         return f"{self.name}: {self.column} `{name}` of nodes"
 
     def _labels(self, name: str) -> list[NodeArray]:
-        """Labels; texts become classes."""
+        """The labels. Texts become classes."""
         where = self._of_nodes(name)
         values = _values(where, self.nodes[name])
         if values is None:
             raise InvalidError(f"{where}: expected numbers or texts")
         ordered = self._in_order(where, values, absent=-1)
         if values.dtype.kind != "O":
-            # Only a list for each node has a form.
+            # A column has no shape to keep, unless each value is a list.
             keeps_form = self.keeps_form or ordered.ndim == 2
             rows = replace(from_array("labels", ordered), keeps_form=keeps_form)
             return [NodeArray("labels", "y", rows)]
@@ -259,7 +258,7 @@ class MemoryGraph:
         return self._in_order(where, values)
 
     def _in_order(self, where: str, values: NDArray[Any], absent: Any = None) -> NDArray[Any]:
-        """Rows in the order of the nodes."""
+        """The rows in the order of the nodes. Nodes without a row get `absent`."""
         rows = np.arange(self._count) if self._rows is None else self._rows
         if len(values) != len(rows):
             raise InvalidError(f"{where}: {len(values)} rows, expected {len(rows)}")
@@ -272,7 +271,7 @@ class MemoryGraph:
             values = values.astype(np.float64)
         absent = _ABSENT.get(values.dtype.kind, absent)
         if len(rows) < self._count and absent == -1 and values.dtype.kind in "bu":
-            # Nothing below 0 has a place in these types.
+            # These types cannot hold -1.
             values = values.astype(np.int64)
         filled = 0 if absent is None else absent
         ordered = np.full((self._count, *values.shape[1:]), filled, values.dtype)
@@ -311,7 +310,7 @@ class MemoryGraph:
 
 
 def _ids(where: str, values: Any, hint: str = "") -> pa.Array:
-    """Ids as Arrow's whole numbers or large strings.
+    """Ids as Arrow integers or large strings. `where` names them in messages.
 
     Errors: `InvalidError` for ids that are missing, empty or of another type.
     """
@@ -378,8 +377,8 @@ def from_pandas(
 ) -> Graph:
     """Write frames of pandas as a data set and open it.
 
-    Ids may be texts or whole numbers. Whole numbers that leave none out from 0 on are the node ids;
-    others become names, which results give back.
+    Ids may be texts or integers. Integers from 0 without gaps are the node ids. Other ids become
+    names, and results use these names.
 
     Args:
         edges: a frame with a row for each edge. Further columns of numbers become edge arrays of
@@ -387,17 +386,17 @@ def from_pandas(
         out: directory of the data set.
         nodes: a frame with a row for each node, by its column ``id``, else by its index. Columns of
             numbers and of texts become node arrays of their names.
-        ends: the columns of sources and targets. By default those called so, such as ``source`` and
-            ``target``, else the first two.
+        ends: the columns of sources and targets. By default columns with usual names, such as
+            ``source`` and ``target``, or else the first two columns.
         features: columns of ``nodes`` that become the features.
         labels: the column of ``nodes`` that becomes the labels. Texts become classes, numbered in
             the order of their names.
-        splits: by name, ids of nodes, a mask with a row for each row of ``nodes``, or the name of a
-            column of true and false.
+        splits: for each name, ids of nodes, a mask with a value for each row of ``nodes``, or the
+            name of a Boolean column.
         options: :class:`ImportOptions`, such as ``ImportOptions(overwrite=True)``.
 
     Raises:
-        InvalidError: a column does not fit; the message names it.
+        InvalidError: a column has wrong values; the message names it.
         NotFoundError: a column or a node is missing.
 
     Example:
@@ -449,11 +448,11 @@ def from_networkx(
 ) -> Graph:
     """Write a graph of NetworkX as a data set and open it.
 
-    Ids, attributes and arguments are as for :func:`from_pandas`, with attributes instead of
-    columns. An edge without a ``weight`` has 1, as in NetworkX, where others have one.
+    Ids and arguments are as for :func:`from_pandas`, with attributes instead of columns. If some
+    edges have a ``weight``, edges without one get weight 1, as in NetworkX.
 
     Raises:
-        InvalidError: nodes that are neither whole numbers nor texts; an attribute does not fit.
+        InvalidError: nodes that are neither integers nor texts; an attribute with wrong values.
 
     Example:
         >>> import networkx, outercore as oc, tempfile
@@ -474,7 +473,7 @@ def from_networkx(
     of_edges = [attributes for _, _, attributes in edges]
     gaps: dict[str, str] = {}
     if options is None or not options.allow_nan:
-        # A node may lack its label; an edge without a weight has 1.
+        # A node may lack its label; an edge without a weight gets 1.
         gaps = _gaps(
             "nodes", of_nodes, (labels,), [features] if isinstance(features, str) else features
         )
@@ -518,7 +517,7 @@ def from_scipy(
         out: directory of the data set.
         features: an array with a row for each node.
         labels: an array with a label for each node.
-        splits: by name, ids of nodes or masks.
+        splits: for each name, ids of nodes or a mask.
         options: :class:`ImportOptions`, such as ``ImportOptions(overwrite=True)``.
 
     Raises:
@@ -562,13 +561,13 @@ def from_scipy(
 
 
 def _require_frame(what: str, value: Any) -> None:
-    """Errors: `InvalidError` for anything but a frame."""
+    """Errors: `InvalidError` for anything but a data frame; `what` names the value."""
     hint = f"`{what}=pandas.DataFrame({what})`" if what == "nodes" else "`pandas.DataFrame(edges)`"
     require_kind("from_pandas", what, value, "iloc", "a frame of pandas", hint)
 
 
 def _rename_hint(nodes: Any) -> str:
-    """How the first column of texts of a frame without ids becomes its ids."""
+    """A hint that shows how to make the first text column the ids of a frame without ids."""
     texts = (name for name, dtype in nodes.dtypes.items() if dtype.kind == "O")
     first = next(texts, None)
     column = "COLUMN" if first is None else repr(first)
@@ -613,7 +612,7 @@ def _is_id(name: Any) -> bool:
 
 
 def _objects(values: list[Any]) -> Any:
-    """A list as an array of objects of one dimension."""
+    """A list as a one-dimensional array of objects."""
     found = np.empty(len(values), object)
     found[:] = values
     return found
@@ -622,11 +621,12 @@ def _objects(values: list[Any]) -> Any:
 def _gaps(
     of: str, rows: list[dict[Any, Any]], filled: Collection[str | None], whole: Collection[Any]
 ) -> dict[str, str]:
-    """Notes about attributes with fractions that some nodes or edges lack, by their names.
+    """Notes about float attributes that some nodes or edges (`of`) lack, by attribute.
 
-    Attributes in `filled` have values anyway. Those in `whole` are features, which all nodes need.
+    Attributes in `filled` have default values. Attributes in `whole` are features, which all nodes
+    must have.
 
-    Errors: `InvalidError` for an attribute of whole numbers: NaN would make fractions of them.
+    Errors: `InvalidError` for an integer attribute, because NaN would turn it into floats.
     """
     notes: dict[str, str] = {}
     for name in dict.fromkeys(name for row in rows for name in row):

@@ -1,7 +1,8 @@
-"""The text form of graph sets that GIN and DGCNN came with.
+"""The text format of the graph sets that were published with the models GIN and DGCNN.
 
-The first line is the number of graphs. A graph is a line `nodes label`, then for each node a line
-`tag neighbours n n n ...` with ids within the graph, and behind them the node's features, if any.
+The first line is the number of graphs. Each graph begins with a line `nodes label`. Then follows a
+line `tag neighbours n n n ...` for each node: its tag, the number of neighbours, their ids within
+the graph, and the node's features, if any.
 
 **Source** Xu et al., "How powerful are graph neural networks?", 2019; Zhang et al., 2018.
 """
@@ -40,9 +41,9 @@ class _OneGraph:
 
 
 def is_graph_text(path: Path) -> bool:
-    """Whether a text file begins as this form does: a count, `nodes label`, and a first node.
+    """Whether a text file begins like this format: a count, `nodes label`, and a first node.
 
-    No list of edges does: the lines of one have the same number of fields.
+    An edge list cannot begin so, because all its lines have the same number of fields.
     """
     if not path.is_file() or suffix_of(path) not in _TEXTS:
         return False
@@ -58,13 +59,13 @@ def is_graph_text(path: Path) -> bool:
 
 
 def open_graph_text(path: Path, _: Inputs, _options: ImportOptions) -> GraphSource:
-    """The graphs of such a file: an arc into each node from each of its neighbours.
+    """Opens the graphs of such a file. Each node gets an arc from each of its neighbours.
 
-    The node array `tag` has the tags, `x` the features where there are any.
+    The node array `tag` has the tags, and `x` the features, if any.
 
-    Cost: reads the file once, and again when it is imported; 8 bytes of memory a node, and 4 for
-    each feature.
-    Errors: `InvalidError` with the line that does not fit.
+    Cost: reads the file once, and again during the import. Memory: 8 bytes per node, and 4 per
+    feature value.
+    Errors: `InvalidError` with the line that is wrong.
     """
     files = states(path)
     labels: list[int] = []
@@ -110,9 +111,9 @@ def _arcs(path: Path) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
 
 
 def _graphs(path: Path) -> Iterator[_OneGraph]:
-    """Every graph, with its lines checked.
+    """Reads and checks the graphs, one after the other.
 
-    Errors: `InvalidError` with the line that does not fit, or where graphs are missing.
+    Errors: `InvalidError` with the line that is wrong, or if graphs are missing.
     """
     numbered = enumerate(lines(path), 1)
     count = _whole(path, numbered, 1, "the number of graphs")[0]
@@ -139,12 +140,12 @@ def _graphs(path: Path) -> Iterator[_OneGraph]:
 
 
 def _add(where: str, fields: list[str], nodes: int, graph: _OneGraph) -> None:
-    """Takes in a node's line.
+    """Adds the node of a line to `graph`; `nodes` is the number of nodes of the graph.
 
-    Errors: `InvalidError` for other fields than numbers, and for neighbours outside of the graph.
+    Errors: `InvalidError` for fields that are not numbers, and for neighbours outside the graph.
     """
     try:
-        # As NumPy has them: a tag has at most 64 bits.
+        # Tags are stored as int64.
         tag, degree = int(np.int64(int(fields[0]))), int(fields[1])
         neighbours = list(map(int, fields[2 : 2 + max(degree, 0)]))
         features = [float(field) for field in fields[2 + max(degree, 0) :]]
@@ -164,9 +165,9 @@ def _add(where: str, fields: list[str], nodes: int, graph: _OneGraph) -> None:
 
 
 def _whole(path: Path, numbered: Iterator[tuple[int, str]], count: int, what: str) -> list[int]:
-    """The numbers of the next line.
+    """The numbers of the next line; `what` describes it in messages.
 
-    Errors: `InvalidError` unless it has `count` whole numbers, the first above 0.
+    Errors: `InvalidError` unless it has `count` integers, the first above 0.
     """
     where, fields = _next(path, numbered, what)
     try:
@@ -179,7 +180,7 @@ def _whole(path: Path, numbered: Iterator[tuple[int, str]], count: int, what: st
 
 
 def _next(path: Path, numbered: Iterator[tuple[int, str]], what: str) -> tuple[str, list[str]]:
-    """The place and the fields of the next line."""
+    """The place of the next line for messages, and its fields."""
     for number, line in numbered:
         return f"`{path}`: line {number}", line.split()
     raise InvalidError(f"`{path}`: the file ends where {what} is expected")

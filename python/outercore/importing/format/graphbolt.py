@@ -1,6 +1,6 @@
 """Directories of GraphBolt's `OnDiskDataset`: `metadata.yaml` and the files that it names.
 
-**Source** DGL's "YAML specification" of `metadata.yaml`.
+**Source** The "YAML specification" of `metadata.yaml` in the documentation of DGL.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ _STEP = 1 << 20
 
 @dataclass(frozen=True)
 class Part:
-    """An entry that names a file: edges, features, or a column of a set."""
+    """An entry that names a file: edges, a feature, or a column of a split."""
 
     kind: str
-    """The node type, or the edge type as `source:relation:target`; empty in a graph without."""
+    """Node type, or edge type as `source:relation:target`; empty in a graph without types."""
     name: str
     format: str
     path: Path
@@ -68,7 +68,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Description:
-    """What `metadata.yaml` says."""
+    """The content of `metadata.yaml`."""
 
     path: Path
     counts: dict[str, int]
@@ -76,7 +76,7 @@ class Description:
     node_data: list[Part]
     edge_data: list[Part]
     sets: dict[str, list[Part]]
-    """The columns of each split of the first task about nodes."""
+    """The columns of each split of the first task whose seeds are nodes."""
     notes: list[str]
 
     @property
@@ -86,20 +86,20 @@ class Description:
 
 
 def is_graphbolt(root: Path) -> bool:
-    """Whether a directory is described as an `OnDiskDataset`."""
+    """Whether a directory has the description of an `OnDiskDataset`."""
     return (root / DESCRIPTION).is_file()
 
 
 def read_description(root: Path, *, outside: bool = False) -> Description:
-    """The description of a directory; `outside` as in `described_file`.
+    """Reads the description of a directory; `outside` as in `described_file`.
 
-    Errors: `InvalidError` names the entry; `NotFoundError` a file that is not there;
+    Errors: `InvalidError` names the entry; `NotFoundError` names a missing file;
     `UnsupportedError` for a directory that GraphBolt has processed.
     """
     top = read_yaml(root / DESCRIPTION)
     graph, counts = _graph(top)
     edges = [_part(root, one, ("csv", "numpy"), outside=outside) for one in graph["edges"].items()]
-    # Samplers use the features in the graph, models those next to it.
+    # GraphBolt's samplers use the features under `graph`, and models use the other features.
     data: dict[str, list[Part]] = {"node": [], "edge": [], "graph": []}
     for entry in (*top["feature_data"].items(), *graph["feature_data"].items()):
         _add_feature(root, data, entry, outside=outside)
@@ -112,9 +112,9 @@ def read_description(root: Path, *, outside: bool = False) -> Description:
 
 
 def is_typed_graphbolt(root: Path) -> bool:
-    """Whether a directory is one of GraphBolt whose nodes have types.
+    """Whether a directory has GraphBolt's format, with node types. Checks only the types.
 
-    Errors: `InvalidError`, `UnsupportedError` as `read_description`; only the types are looked at.
+    Errors: `InvalidError`, `UnsupportedError` as `read_description`.
     """
     return is_graphbolt(root) and list(_graph(read_yaml(root / DESCRIPTION))[1]) != [""]
 
@@ -161,9 +161,9 @@ def _part(root: Path, entry: Entry, formats: tuple[str, ...], *, outside: bool) 
 
 
 def _add_feature(root: Path, data: dict[str, list[Part]], entry: Entry, *, outside: bool) -> None:
-    """Adds a feature of nodes, edges or the whole graph; one that is there already once.
+    """Adds a feature of nodes, edges or the whole graph to `data`. Equal entries count once.
 
-    Errors: `InvalidError` for another domain, and for two features of one name.
+    Errors: `InvalidError` for another domain, and for two files for one feature.
     """
     part = _part(root, entry, _ARRAYS, outside=outside)
     domain = entry.fields().get("domain")
@@ -181,7 +181,7 @@ def _add_feature(root: Path, data: dict[str, list[Part]], entry: Entry, *, outsi
 
 
 def _require_kinds(description: Description) -> None:
-    """Errors: `InvalidError` for a part of a type of nodes or edges that is not there."""
+    """Errors: `InvalidError` for an entry with an unknown node type or edge type."""
     where = f"`{description.path}`"
     for one in description.edges:
         at = f"{where}: edge type `{one.kind}`"
@@ -210,7 +210,7 @@ def _require_kinds(description: Description) -> None:
 
 
 def _sets(root: Path, top: Entry, *, outside: bool) -> tuple[dict[str, list[Part]], list[str]]:
-    """The columns of the sets of the first task whose seeds are nodes; and which are left out."""
+    """Columns of the splits of the first task with nodes as seeds; notes on ignored tasks."""
     chosen: dict[str, list[Part]] = {}
     notes = []
     for number, task in enumerate(top["tasks"].items()):
@@ -259,7 +259,7 @@ def _array(part: Part) -> NDArray[Any]:
 
 
 def rows_of(part: Part, reading: Reading) -> RowSource:
-    """The rows of a part."""
+    """The rows of the file of `part`."""
     if part.format == "numpy":
         return open_rows(FileSpec(part.path, ()), reading)
     rows = from_array(str(part.path), _array(part))
@@ -269,9 +269,12 @@ def rows_of(part: Part, reading: Reading) -> RowSource:
 def node_arrays(
     description: Description, kind: str, reading: Reading, *, is_labelled: bool
 ) -> list[NodeArray]:
-    """Features and arrays of a node type. The features are the array called `feat`, else the first
-    array with columns. `is_labelled` says that a task has its labels; a feature called `label` is
-    those where a task has nodes of the type and no labels, and an array otherwise."""
+    """Features and arrays of the node type `kind`.
+
+    The features are the array `feat`, or else the first array with columns. `is_labelled`: a task
+    has labels of the type. If a task has nodes of the type without labels, the array `label` has
+    the labels; otherwise it is an ordinary array.
+    """
     parts = [one for one in description.node_data if one.kind == kind]
     of_type = kind or None
     found = []
@@ -297,7 +300,7 @@ def node_arrays(
 
 
 def edge_arrays(description: Description, kind: str, reading: Reading) -> list[NodeArray]:
-    """The arrays of an edge type; an array called `feat` becomes `attr`."""
+    """The arrays of the edge type `kind`. The array of its features becomes `attr`."""
     parts = [one for one in description.edge_data if one.kind == kind]
     main = _main(parts)
     of_type = kind.replace(":", "__") or None
@@ -321,7 +324,7 @@ def _all(sets: dict[str, list[Part]]) -> list[Part]:
 
 
 def _labels_and_splits(description: Description, kind: str) -> list[NodeArray]:
-    """The labels and splits of a node type, as the sets of the task have them."""
+    """The labels and splits of the node type `kind`, from the splits of the task."""
     count, of_type = description.counts[kind], kind or None
     found, labelled = [], []
     for split, parts in description.sets.items():
@@ -347,7 +350,10 @@ def _labels_and_splits(description: Description, kind: str) -> list[NodeArray]:
 
 
 def _scattered(labelled: list[tuple[NDArray[Any], NDArray[Any]]], count: int) -> RowSource:
-    """The label of each node; -1 or NaN for those in no set."""
+    """The label of each node; -1 or NaN for nodes without a split.
+
+    `labelled` has the ids and labels of each split; `count` is the number of nodes.
+    """
     widths = {values.shape[1:] for _, values in labelled}
     if len(widths) > 1:
         raise InvalidError(f"labels: sets have labels of the shapes {widths}, expected one")
@@ -371,7 +377,7 @@ def _scattered(labelled: list[tuple[NDArray[Any], NDArray[Any]]], count: int) ->
 
 
 def open_untyped(root: Path, inputs: Inputs, options: ImportOptions) -> GraphSource:
-    """The graph of a directory without node types.
+    """Opens the graph of a directory without node types.
 
     Errors: as `read_description`.
     """
@@ -402,8 +408,9 @@ def open_untyped(root: Path, inputs: Inputs, options: ImportOptions) -> GraphSou
 
 
 def open_graphbolt(root: Path, inputs: TypedInputs, options: ImportOptions) -> GraphSource:
-    """The graph of a directory with node types, as it is described. Its first task about nodes
-    has the labels and splits.
+    """Opens the graph of a directory with node types.
+
+    Labels and splits are from the first task whose seeds are nodes.
 
     Errors: `InvalidError` and `NotFoundError` name the entry of `metadata.yaml`, or the file.
     """

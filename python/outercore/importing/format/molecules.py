@@ -1,8 +1,8 @@
-"""Archives of molecules: atoms and bonds as columns, a row of labels for each molecule.
+"""Archives of molecules: `.npz` files with arrays of atoms, bonds and labels.
 
 `num_nodes` and `num_bonds` [graphs]; `atom` [nodes, columns]; `bond_begin`, `bond_end` [bonds]
-with ids within the graph, every bond once; `bond` [bonds, columns]; `y` [graphs, tasks], NaN for no
-label; and `scaffold_split` [graphs] with 0, 1, 2 for train, valid and test.
+with ids within the graph, every bond once; `bond` [bonds, columns]; `y` [graphs, tasks] with NaN
+for a missing label; and `scaffold_split` [graphs] with 0, 1, 2 for train, valid and test.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ _BONDS = 1 << 20
 
 
 def is_molecules(path: Path) -> bool:
-    """Whether a path is an archive with these arrays."""
+    """Whether a path is a `.npz` archive with the required arrays."""
     if not path.is_file() or suffix_of(path) != ".npz":
         return False
     return set(_NEEDED) <= set(member_names(path))
 
 
 def open_molecules(path: Path, _: Inputs, options: ImportOptions) -> GraphSource:
-    """The molecules of such an archive; every bond counts in both directions.
+    """Opens the molecules of such an archive. Every bond counts in both directions.
 
-    Atoms are the features and bonds the edge array `attr`, as they are. An array of another name
-    with a value for each molecule becomes an array of graphs.
+    `atom` becomes the features and `bond` the edge array `attr`, unchanged. An array of another
+    name with a row for each molecule becomes an array of graphs.
 
-    Cost: atoms and bonds are streamed, what belongs to molecules is read whole.
-    Errors: `InvalidError` names the array whose rows or values do not fit.
+    Cost: streams atoms and bonds; reads arrays of molecules whole.
+    Errors: `InvalidError` names the array with wrong rows or values.
     """
     files = states(path)
     atoms, bonds = open_member(path, ("atom",)), open_member(path, ("bond_begin",))
@@ -94,7 +94,7 @@ def _bonds(
     ends: NDArray[np.int64],
     nodes: NDArray[np.int64],
 ) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-    """The bonds with ids of nodes.
+    """The bonds in batches, with ids of nodes in the data set.
 
     Errors: `InvalidError` for an end beyond the atoms of its molecule.
     """
@@ -113,8 +113,7 @@ def _bonds(
 
 
 def _graph_arrays(path: Path, level: GraphLevel, task: str | None) -> list[str]:
-    """Enters labels, splits and further arrays of graphs; returns notes on arrays that are not
-    taken."""
+    """Adds labels, splits and further arrays to `level`; returns notes on ignored arrays."""
     others = []
     for name in member_names(path):
         member = open_member(path, (name,))

@@ -1,6 +1,6 @@
-"""A folder of CSV files for `neo4j-admin database import` as a typed graph.
+"""Opens a folder of CSV files for `neo4j-admin database import` as a typed graph.
 
-**Source** The Neo4j operations manual, "CSV header format".
+**Source** The Neo4j operations manual, section "CSV header format".
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _WHOLE = ("int", "long", "short", "byte")
 _TIMES = ("date", "datetime", "localdatetime")
 _OTHERS = ("string", "char", "point", "time", "localtime", "duration")
 _ROWS = 1 << 20
-"""Relationships that are looked at together."""
+"""Number of relationships that are processed together."""
 
 
 @dataclass(frozen=True)
@@ -69,21 +69,21 @@ class Field:
     name: str
     role: Role
     dtype: np.dtype | None
-    """The type of numbers."""
+    """The type of the numbers; `None` for other values."""
     space: str
-    """Within what keys are unique; empty for the one space of all keys without a name."""
+    """The id space of Neo4j, in which keys are unique; empty for the space without a name."""
 
 
 def _is_header(names: list[str]) -> bool:
-    """Whether a first line names columns as Neo4j does."""
+    """Whether the fields of a first line are a header in Neo4j's format."""
     kinds = {found["kind"] for name in names if (found := _FIELD.fullmatch(name)) is not None}
     return "ID" in kinds or {"START_ID", "END_ID"} <= kinds
 
 
 def _fields(path: Path, names: list[str]) -> tuple[Field, ...]:
-    """The columns that a header names, without the ignored ones.
+    """The columns that a header names, except `:IGNORE`.
 
-    Errors: `InvalidError` names the field that is not known, or what is missing.
+    Errors: `InvalidError` for an unknown field, and for fields that exclude each other.
     """
     found = [_field(path, column, name) for column, name in enumerate(names)]
     fields = tuple(field for field in found if field is not None)
@@ -133,15 +133,15 @@ def _field(path: Path, column: int, text: str) -> Field | None:
 
 @dataclass(frozen=True)
 class Part:
-    """Rows of one file."""
+    """The rows of one file that belong to one type."""
 
     table: TextTable
     columns: dict[str, str]
-    """The column of the file that has each column of the whole."""
+    """The column in the file for each column of the type's table."""
     rows: int
-    """The number of rows that count."""
+    """The number of rows of the type."""
     chosen: tuple[str, str] | None = None
-    """A column, and what its field starts with in the rows that count; `None`: all rows count."""
+    """A column, and its first word in the rows of the type; `None`: all rows are of the type."""
 
     def numbers(self, columns: list[str], dtype: np.dtype, missing: Missing) -> Numbers:
         """As `Table.numbers`."""
@@ -156,7 +156,7 @@ class Part:
             yield batch if mask is None else [column.filter(pa.array(mask)) for column in batch]
 
     def _masked(self, batches: Iterator[Any]) -> Iterator[tuple[Any, NDArray[np.bool_] | None]]:
-        """Batches with the rows that count; `None` for all."""
+        """Batches with masks of the rows that belong to the type; `None` for all rows."""
         if self.chosen is None:
             return zip(batches, repeat(None), strict=False)
         column, value = self.chosen
@@ -170,15 +170,15 @@ def _first_word(texts: pa.Array) -> pa.Array:
 
 @dataclass(frozen=True)
 class Selection(Table):
-    """Parts of text files as one table, whose columns hold what the user says."""
+    """Rows of several text files as one table. The headers define the types of its columns."""
 
     parts: tuple[Part, ...]
     fields: dict[str, Field | None]
-    """Columns, and what the header says of them; `None` for texts, such as keys."""
+    """Columns with their header fields; `None` for columns of keys, which are texts."""
 
     @property
     def has_types(self) -> bool:
-        """The type of a number in a header says nothing of its width."""
+        """False: a header has the kind of numbers, but not their width in bytes."""
         return False
 
     def described(self, *, has_names: bool = False) -> str:
@@ -213,13 +213,14 @@ class Selection(Table):
         return super().kind(name)
 
     def missing(self, name: str) -> int:
-        """Rows without a number, a time or a list in a column; it is read for it."""
+        """Number of rows without a number, a time or a list in a column. Reads the column."""
         if self._role(name) in ("time", "numbers"):
             empty = (pc.equal(texts, "") for (texts,) in self.texts([name]))
             return sum(pc.sum(rows).as_py() or 0 for rows in empty)
         if self._role(name) == "text":
             return 0
-        # As floats, numbers beyond 2^53 would be refused: they are read so only where one has to.
+        # Numbers beyond 2^53 would be refused as floats, so columns are read as floats only if a
+        # value is missing.
         if not any(part.table.missing(part.columns[name]) for part in self.parts):
             return 0
         return sum(
@@ -277,14 +278,14 @@ class Selection(Table):
 
 _TEXTS = (".csv", ".tsv", ".txt")
 _SEPARATORS = {"comma": ",", "tab": "\t", "semicolon": ";", "pipe": "|"}
-"""What may separate fields; where several fit, the first one: `;` and `|` separate values, too."""
+"""Possible separators of fields. The first one is preferred: `;` and `|` also separate values."""
 _KEYS: dict[Role, str] = {"key": ":ID", "source": ":START_ID", "target": ":END_ID"}
 _KEY = re.compile(r":(ID|START_ID|END_ID)\b")
 _KIND = re.compile(r"^:|\(.*")
-"""The text around the kind in a field without a name, such as `:START_ID(User)`."""
+"""The text before and after the kind in a field without a name, such as `:START_ID(User)`."""
 _HEADER_FILE = re.compile(r"(.+?)[-_.]?header", re.IGNORECASE)
 _PART = re.compile(r"(.+?)(?:[-_ ]?(?P<word>part|chunk|split|shard)[-_ ]?|[-_ ])\d+", re.IGNORECASE)
-"""A name of a part of a table: `users-part1`, `users_002`."""
+"""A file name with the number of a part: `users-part1`, `users_002`."""
 
 
 @dataclass(frozen=True)
@@ -294,10 +295,10 @@ class ExportFile:
     header: Path
     """The file whose first line is the header."""
     fields: tuple[Field, ...]
-    """The columns, without the ignored ones."""
+    """The columns, except `:IGNORE`."""
     table: TextTable
     said: TextOptions
-    """How the header is written."""
+    """The options by which the header was read."""
     files: tuple[FileState, ...]
     name: str = ""
     """The type of its rows, if no field says it."""
@@ -313,33 +314,33 @@ class ExportFile:
 
     @property
     def is_nodes(self) -> bool:
-        """Whether the rows are nodes, and not relationships."""
+        """Whether the rows are nodes rather than relationships."""
         return bool(self.of("key"))
 
     @property
     def has_names(self) -> bool:
-        """Whether a field says the types of the rows."""
+        """Whether a field has the types of the rows."""
         return bool(self.of("label", "type"))
 
     @property
     def kind(self) -> list[tuple[str, str]]:
-        """What parts of one table have in common."""
+        """Roles and id spaces of the keys, which are equal in all parts of one table."""
         roles: tuple[Role, ...] = ("key", "source", "target")
         return [(role, field.space) for role in roles for field in self.of(role)]
 
     def space_of(self, role: Role) -> str:
-        """The space of the keys in these columns."""
+        """The id space of the keys in the columns with this role."""
         return self.of(role)[0].space
 
     def columns_of(self, role: Role) -> tuple[str, ...]:
-        """The columns of keys with this role; all files call them the same."""
+        """Names of the key columns with this role, the same for all files."""
         name = _KEYS[role]
         count = len(self.of(role))
         return tuple(name if place == 0 else f"{name} {place + 1}" for place in range(count))
 
     @property
     def by_value(self) -> Iterator[tuple[str, Part]]:
-        """The rows by their label or type; all by the name of the file where no field has it."""
+        """The rows by type: the value of the field `:LABEL` or `:TYPE`, or else `name`."""
         names = self.table.names
         columns = {
             name: names[field.column]
@@ -360,7 +361,7 @@ class ExportFile:
             yield value or self.name, Part(self.table, columns, rows[value], chosen)
 
     def repeats(self, fields: list[str]) -> bool:
-        """Whether a first line names the same columns, with their types or without."""
+        """Whether the fields of a line repeat the header, with or without its types."""
         if len(fields) != len(self.table.names):
             return False
         names = [own.partition(":")[0] for own in self.table.names]
@@ -390,13 +391,13 @@ def is_neo4j(folder: Path) -> bool:
 def open_files(
     folder: Path, options: TextOptions, *, outside: bool = False
 ) -> tuple[list[ExportFile], list[str]]:
-    """The files with a header, in them or in another file; and notes. `outside` as
-    in `described_file`.
+    """Opens the files of an export, and returns notes on them; `outside` as in `described_file`.
 
-    Files whose names differ in the number of a part are one table.
+    The header of a file is its first line or in a separate file. Files whose names differ only in
+    the number of a part are one table.
 
-    Errors: `InvalidError` for a header that does not fit, and a link out of the folder; what is
-    wrong with a file that may have one.
+    Errors: `InvalidError` for a wrong header, and for a link to a file outside the folder. If a
+    file with a field such as `:ID` cannot be read, the error of reading it.
     """
     texts = _text_files(folder)
     headed = {path: one for path in texts if (one := _headed(path, options)) is not None}
@@ -440,11 +441,12 @@ def open_files(
 def _names(
     filled: dict[Path, ExportFile], empty: dict[Path, ExportFile], used: set[Path]
 ) -> dict[Path, str]:
-    """The type of the rows of each file with a header, if no field has it.
+    """The type of the rows in each file of `filled`, for files without a type field.
 
-    `used` are the headers with rows in files without one.
+    `filled` are files with header and rows, `empty` are files with only a header. `used` are the
+    headers of files without a header.
 
-    Errors: `InvalidError` for parts of one table with other columns.
+    Errors: `InvalidError` for parts of one table with different columns.
     """
     names = {}
     for path, one in filled.items():
@@ -476,12 +478,12 @@ def _names(
 
 
 def _below(one: ExportFile, path: Path, header: bool | None) -> tuple[TextTable, list[str]]:
-    """A file without a header as rows below the header of another file; and a note if its first
-    line names the columns all the same.
+    """Opens the file `path` with the header of `one`. Returns a note if its first line repeats it.
 
-    `header` is the user's word on such a line.
+    `header` is the user's option: whether such a first line is a header; `None`: it is detected.
 
-    Errors: `InvalidError` for another number of columns, and for one key that may be a name.
+    Errors: `InvalidError` for another number of columns, and for a single field that may be a key
+    or the name of the column.
     """
     columns = one.table.width
     line = _first_line(path, one.said)
@@ -517,7 +519,7 @@ def _repeated(files: list[ExportFile]) -> list[str]:
 
 
 def _joined(files: list[ExportFile]) -> list[str]:
-    """Notes on files that are one table because of their names."""
+    """Notes on files that are read as one table because of their names."""
     parts: dict[tuple[str, bool], list[str]] = {}
     for one in files:
         if not one.has_names:
@@ -547,10 +549,9 @@ def _headed(path: Path, options: TextOptions) -> ExportFile | None:
 
 
 def _with_header(path: Path, options: TextOptions) -> tuple[TextTable, TextOptions] | None:
-    """The file and how it is written, if its first line is a header of Neo4j, which says what
-    separates fields.
+    """The file and its options, if its first line is a header of Neo4j. It tells the separator.
 
-    Errors: `InvalidError` for a header that does not fit to the rows.
+    Errors: `InvalidError` for a header with another number of fields than the rows.
     """
     found: TextTable | None = None
     wrong: OutercoreError | None = None
@@ -572,7 +573,7 @@ def _with_header(path: Path, options: TextOptions) -> tuple[TextTable, TextOptio
 
 
 def _uneven(path: Path, options: TextOptions) -> InvalidError:
-    """The error of a file whose header has another number of fields than its rows."""
+    """The error for a file whose header has another number of fields than its rows."""
     line = next(lines(path), "").strip()
     cuts = {name: [one.strip('"') for one in line.split(by)] for name, by in _SEPARATORS.items()}
     fitting = [name for name, fields in cuts.items() if _is_header(fields)]
@@ -592,7 +593,7 @@ def _uneven(path: Path, options: TextOptions) -> InvalidError:
 
 
 def _first_line(path: Path, said: TextOptions) -> list[str]:
-    """The fields of the first line; none where they cannot be names."""
+    """The fields of the first line; empty if they cannot be names of columns."""
     try:
         return TextTable.detect(path, "table", replace(said, header=True)).header or []
     except OutercoreError:
@@ -600,11 +601,15 @@ def _first_line(path: Path, said: TextOptions) -> list[str]:
 
 
 def _may_have_header(path: Path, *, is_table: bool) -> bool:
-    """Whether a file may be part of the export although its header does not fit."""
+    """Whether a file without a valid header may still be part of the export.
+
+    `is_table`: the file can be read as a table.
+    """
     try:
         return _KEY.search(next(lines(path), "")) is not None
     except OutercoreError:
-        # Only a text for people is sure to be none.
+        # Of the files that cannot be read as a table, only `.txt` files are ignored: they may be
+        # notes for people.
         return not is_table and suffix_of(path) != ".txt"
 
 
@@ -623,7 +628,7 @@ def _part_stem(path: Path) -> str:
 
 
 def _is_part(path: Path) -> bool:
-    """Whether a name says in a word that a file is a part."""
+    """Whether a file name has a word such as `part` before its number."""
     found = _PART.fullmatch(_stem(path))
     return found is not None and found["word"] is not None
 
@@ -631,8 +636,10 @@ def _is_part(path: Path) -> bool:
 def _header_of(
     path: Path, filled: dict[Path, ExportFile], empty: dict[Path, ExportFile]
 ) -> Path | None:
-    """The header for the rows of a file: in a separate file whose name begins the file's, or in the
-    first part of the same table; the header with the longest name."""
+    """The file with the header for a file of rows; of several, the one with the longest name.
+
+    It is a header file whose name begins the file's name, or the first part of the same table.
+    """
     fitting = [one for one in empty if path.name.startswith(_stem(one))]
     first = next((one for one in filled if _part_stem(one) == _part_stem(path)), None)
     fitting += [first] if first is not None else []
@@ -641,25 +648,25 @@ def _header_of(
 
 @dataclass(frozen=True)
 class _Relation:
-    """Relationships of one type in one file; the types of their ends differ from row to row."""
+    """Relationships of one type in one file. The node types of their ends may differ by row."""
 
     name: str
     table: EdgeTable
-    """Its edge type has no node types yet."""
+    """The rows. The node types in its edge type are still empty."""
     ends: tuple[list[NodeTable], list[NodeTable]]
-    """The node types that the sources, and the targets, may be of."""
+    """The possible node types of the sources, and of the targets."""
 
 
 def open_neo4j(folder: Path, inputs: TypedInputs, options: ImportOptions) -> GraphSource:
-    """The graph in a folder of node and relationship files.
+    """Opens the graph in a folder of node and relationship files.
 
-    The first label of a node is its type; without a label it is the name of the file. The same
-    holds for relationships. Numbers are features and edge arrays, dates are separate arrays.
+    The type of a node is its first label, or else the name of the file. The type of a relationship
+    is found in the same way. Numbers become features and edge arrays; dates become separate arrays.
 
-    Errors: `InvalidError` names the file with its field, or the key that no node has.
+    Errors: `InvalidError` names the file with its field, or an unknown key.
     """
     if inputs.text.comment is None:
-        # A `#` begins no comment in these files.
+        # In these files, `#` does not begin a comment.
         inputs = replace(inputs, text=replace(inputs.text, comment=""))
     inputs = replace(inputs, is_in_order=True)
     files, notes = open_files(folder, inputs.text, outside=options.outside_files)
@@ -698,10 +705,11 @@ def open_neo4j(folder: Path, inputs: TypedInputs, options: ImportOptions) -> Gra
 
 
 def _node_types(files: list[ExportFile]) -> tuple[dict[str, NodeTable], list[str]]:
-    """The node types, with the numbers of their nodes among all that share their keys; and notes
-    about properties that not all files of a type have.
+    """The node types by name, and notes on properties that some files of a type lack.
 
-    Errors: `InvalidError` for a type in two spaces.
+    Each type gets its range of numbers among all nodes of its id space.
+
+    Errors: `InvalidError` for a type with keys of two id spaces.
     """
     if not files:
         raise InvalidError("expected a file with a field `:ID`, found relationships only")
@@ -732,9 +740,9 @@ def _node_types(files: list[ExportFile]) -> tuple[dict[str, NodeTable], list[str
 
 
 def _selection(own: list[tuple[ExportFile, Part]], keys: tuple[Role, ...]) -> Selection:
-    """Rows of several files as one table, of the columns that all have.
+    """The rows of several files as one table, with the columns that all files have.
 
-    Errors: `InvalidError` for a property of two types.
+    Errors: `InvalidError` for a property with different types.
     """
     file = own[0][0]
     shared = dict[str, Field | None].fromkeys(name for key in keys for name in file.columns_of(key))
@@ -752,9 +760,9 @@ def _selection(own: list[tuple[ExportFile, Part]], keys: tuple[Role, ...]) -> Se
 
 
 def _relations(file: ExportFile, nodes: list[NodeTable]) -> list[_Relation]:
-    """The relationships of a file, by their types.
+    """The relationships of a file, by type.
 
-    Errors: `InvalidError` for keys of a space that no node has.
+    Errors: `InvalidError` for keys of an id space without nodes.
     """
     roles: tuple[Role, Role] = ("source", "target")
     ends = []
@@ -787,7 +795,7 @@ def _relations(file: ExportFile, nodes: list[NodeTable]) -> list[_Relation]:
 
 
 def _find_edges(relations: list[_Relation], keys: Keys, *, add_reverse: bool) -> list[KeyedEdges]:
-    """The edge types that the rows have, in the order of their keys."""
+    """The edge types in the rows, in the order of their keys."""
     ends: dict[EdgeType, list[Ends]] = {}
     for number, one in enumerate(relations):
         uses = (2 * number, 2 * number + 1)
@@ -803,7 +811,7 @@ def _find_edges(relations: list[_Relation], keys: Keys, *, add_reverse: bool) ->
 def _pairs(
     relation: _Relation, keys: Keys, uses: tuple[int, int]
 ) -> list[tuple[NodeTable, NodeTable]]:
-    """The node types between which there are edges; the first ones in a graph without edges."""
+    """The pairs of node types that edges connect; without edges, the first possible pair."""
     sources = keys.rows(uses[0])
     starts = [np.array([one.first for one in types]) for types in relation.ends]
     found = set()

@@ -1,4 +1,4 @@
-"""Open Graph Benchmark node data sets as they are downloaded, before OGB's own processing."""
+"""Opens node data sets of the Open Graph Benchmark: the raw files, before OGB processes them."""
 
 from __future__ import annotations
 
@@ -58,14 +58,15 @@ def is_hetero_layout(root: Path) -> bool:
 
 
 def open_layout(root: Path, inputs: Inputs, _: ImportOptions) -> GraphSource:
-    """The edges, features, labels and splits under `root/raw` and `root/split`.
+    """Opens the edges, features, labels and splits under `root/raw` and `root/split`.
 
-    Both layouts: text (`edge.csv.gz`, `node-feat.csv.gz`, `node-label.csv.gz`) and the archives
-    of the large ones (`data.npz`, `node-label.npz`). `--ogb-split` is the folder under `split`,
-    which may be left out where there is one. The folder's name tells OGB's `add_inverse_edge`.
+    There are two layouts: text (`edge.csv.gz`, `node-feat.csv.gz`, `node-label.csv.gz`), and
+    archives for large data sets (`data.npz`, `node-label.npz`). `--ogb-split` is the folder under
+    `split`; if there is only one folder, it is the default. The name of `root` tells whether OGB
+    adds reverse edges (`add_inverse_edge`).
 
-    Errors: `NotFoundError` where `root` is neither; `InvalidError` for a part of a heterogeneous
-    one.
+    Errors: `NotFoundError` if `root` has neither layout; `InvalidError` for an incomplete
+    heterogeneous data set.
     """
     raw = root / "raw"
     refuse_foreign(root)
@@ -98,7 +99,7 @@ def open_layout(root: Path, inputs: Inputs, _: ImportOptions) -> GraphSource:
 
 
 def _not_read(root: Path, split: str | None) -> list[str]:
-    """Notes that name the files and arrays that are not taken."""
+    """Notes that name the ignored files and arrays."""
     raw = root / "raw"
     known = _READ_ARCHIVES if (raw / "data.npz").exists() else _READ
     others = [f"raw/{path.name}" for path in sorted(raw.iterdir()) if path.name not in known]
@@ -148,9 +149,9 @@ def _texts(raw: Path, undirected: bool | None) -> GraphSource:
 
 
 def _of_one_graph(where: str, counts: NDArray[Any]) -> int:
-    """The number of nodes.
+    """The number of nodes from `counts`, which must have one value.
 
-    Errors: `UnsupportedError` for the data of many small graphs, whose ids all start at 0.
+    Errors: `UnsupportedError` for data of many graphs, whose ids start at 0 in each graph.
     """
     if counts.size == 1 and (counts.dtype.kind not in "iu" or counts.ravel()[0] < 0):
         raise InvalidError(f"{where}: expected a number of nodes, found {counts.ravel()[0]!s:.40}")
@@ -168,16 +169,16 @@ def _table(path: Path) -> TextTable:
 
 
 def _numbers(path: Path) -> RowSource:
-    """Rows of float32, in which OGB wrote them."""
+    """The rows as float32, the type from which OGB wrote them."""
     table, dtype = _table(path), np.dtype(np.float32)
     rows = partial(table.numbers, table.names, dtype, "nan")
     return RowSource(str(path), dtype, rows, width=table.width, files=states(path))
 
 
 def _label_rows(path: Path) -> RowSource:
-    """Classes, or a column for each of several tasks; empty and `nan` mean a missing label.
+    """Classes, or a column for each of several tasks. Empty and `nan` mean a missing label.
 
-    One column comes in batches as OGB has it: [n, 1], whole numbers where no label is missing.
+    In batches, a single column has OGB's form: [n, 1], and integers if no label is missing.
     """
     table, files = _table(path), states(path)
     names = table.names
@@ -221,10 +222,12 @@ def _archives(raw: Path, undirected: bool | None) -> GraphSource:
 def _split_arrays(
     directory: Path, split: str | None, node_type: str = ""
 ) -> list[tuple[str, RowSource]]:
-    """The ids of each part of the split called `split`, or of the only one; in a
-    folder of `node_type` if a data set has several types.
+    """Node ids for training, validation and test, from the folder `split` of `directory`.
 
-    Errors: `NotFoundError` for a split that is not there; `InvalidError` where there are several.
+    `split` may be `None` if there is only one folder. With several types, `node_type` is a folder
+    in it.
+
+    Errors: `NotFoundError` for a missing folder; `InvalidError` if several fit.
     """
     if not directory.exists():
         if split is not None:
@@ -253,7 +256,7 @@ def _split_arrays(
 
 
 def _ids(path: Path) -> RowSource:
-    """Node ids, one a line; none in an empty file."""
+    """Node ids, one per line. The file may be empty."""
 
     def chunks() -> Iterator[NDArray[np.int64]]:
         table = _table(path)
@@ -265,13 +268,14 @@ def _ids(path: Path) -> RowSource:
 
 
 _NOT_DATA = ("num-edge-list.csv.gz", "edge.csv.gz", "edge_reltype.csv.gz")
-"""Files of a relation that are not arrays: `edge_reltype` is one number for the whole relation."""
+"""Files of a relation that are not arrays; `edge_reltype` is one number for the whole relation."""
 
 
 def open_hetero_layout(root: Path, inputs: TypedInputs, options: ImportOptions) -> GraphSource:
-    """The nodes, edges, features, labels and splits under `root/raw` and `root/split`.
+    """Opens the nodes, edges, features, labels and splits under `root/raw` and `root/split`.
 
-    `node-feat` and `edge-feat` become features, other `node_NAME` and `edge_NAME` arrays.
+    `node-feat` and `edge-feat` become features. Other files `node_NAME` and `edge_NAME` become
+    arrays.
 
     Errors: `NotFoundError` for an edge type without its file; `InvalidError` for several graphs or
     several types with labels.
@@ -293,7 +297,7 @@ def open_hetero_layout(root: Path, inputs: TypedInputs, options: ImportOptions) 
 
 
 def _rows_of_text(path: Path) -> list[list[str]]:
-    """The fields of a short text without a header."""
+    """The fields of each line of a short text without a header."""
     table = _table(path)
     columns: list[list[str]] = [[] for _ in table.names]
     for batch in table.texts(table.names):
@@ -370,10 +374,10 @@ def _of_edges(raw: Path, edge_type: EdgeType, reading: Reading) -> list[NodeArra
 
 
 def directory_of(name: str) -> Path:
-    """The raw files of a data set by its name in OGB, downloaded and unpacked, but not processed.
+    """The directory of the raw files of an OGB data set, which is downloaded if necessary.
 
-    Errors: `UnsupportedError` where OGB is not installed, `NotFoundError` for an unknown name,
-    `DeviceError` where it cannot be fetched.
+    Errors: `UnsupportedError` if OGB is not installed; `NotFoundError` for an unknown name;
+    `DeviceError` if the download fails.
     """
     directory = CACHE.expanduser() / "ogb"
     ogb = library("ogb.nodeproppred", "ogb", "pip install ogb")

@@ -1,4 +1,4 @@
-"""Directories `processed/` of IGBH and of MAG240M in OGB-LSC: an array a file."""
+"""Opens the data sets IGBH and MAG240M (of OGB-LSC): `processed/` with one array per file."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ from outercore.importing.typed_graph import source_of_arrays
 _FEATURES = "node_feat.npy"
 _IGB_LABELS = "node_label_19.npy"
 _IGB_WIDTH = 1024
-"""Columns of features of IGBH, whose large files have no header."""
+"""Number of feature columns in IGBH; its large files lack a header with the shape."""
 
 
 def is_igb(root: Path) -> bool:
-    """Whether a directory is laid out as IGBH."""
+    """Whether a directory has the layout of IGBH."""
     return any(_relations(root, "__"))
 
 
 def is_mag240m(root: Path) -> bool:
-    """Whether a directory is laid out as MAG240M."""
+    """Whether a directory has the layout of MAG240M."""
     return any(_relations(root, "___"))
 
 
@@ -59,13 +59,13 @@ def _relations(root: Path, between: str) -> Iterator[tuple[EdgeType, Path]]:
 
 
 def open_igb(root: Path, inputs: TypedInputs, options: ImportOptions) -> GraphSource:
-    """The graph in a directory of IGBH.
+    """Opens the graph in a directory of IGBH.
 
-    Labels are the 19 classes; `--label paper=FILE` takes others. Without `--split` the first 60 %
-    of the labelled nodes are trained on, the next 20 % validate, the rest tests, as in the loader
-    of IGB.
+    Labels are the 19 classes; `--label paper=FILE` gives other labels. Without `--split`, the first
+    60 % of the labelled nodes are for training, the next 20 % for validation, and the rest for the
+    test. The loader of IGB does the same.
 
-    Errors: `NotFoundError` for a node type without features, which say how many nodes there are.
+    Errors: `NotFoundError` for a node type without features, which give the number of its nodes.
     """
     reading = inputs.reading(options)
     tables = _edges(root, "__", "E,2")
@@ -102,7 +102,7 @@ def _igb_rows(
     missing: Missing = "nan",
     absent: float | None = None,
 ) -> RowSource:
-    """Rows of a file; a `.npy` may be float32 without a header."""
+    """The rows of a file. A `.npy` file without a header holds float32 of `width` columns."""
     path = spec.path
     if suffix_of(path) != ".npy" or _has_header(path):
         return open_rows(spec, reading, missing=missing, absent=absent)
@@ -127,7 +127,7 @@ def _has_header(path: Path) -> bool:
 
 
 def _in_order(labels: RowSource, node_type: str, task: str | None) -> list[NodeArray]:
-    """The labelled nodes: the first 60 % of them, the next 20 %, and the rest.
+    """Splits of the labelled nodes, in their order: 60 % train, 20 % valid, the rest test.
 
     Cost: reads the labels once, and once more for each split.
     """
@@ -141,7 +141,7 @@ def _in_order(labels: RowSource, node_type: str, task: str | None) -> list[NodeA
 
 
 def _labelled(name: str, labels: RowSource, own: range, task: str | None) -> RowSource:
-    """The labelled nodes whose place among all labelled ones is in `own`."""
+    """The split `name`: the labelled nodes at the places `own` among all labelled nodes."""
 
     def chunks() -> Iterator[NDArray]:
         first = place = 0
@@ -157,10 +157,10 @@ def _labelled(name: str, labels: RowSource, own: range, task: str | None) -> Row
 
 
 def open_mag240m(root: Path, inputs: TypedInputs, options: ImportOptions) -> GraphSource:
-    """The graph in a directory of MAG240M: `processed/`, `meta.pt` and `split_dict.pt`.
+    """Opens the graph in a directory of MAG240M: `processed/`, `meta.pt` and `split_dict.pt`.
 
-    Errors: `NotFoundError` where `meta.pt` is not there; `InvalidError` for a node type without a
-    number, and for a split of other than ids.
+    Errors: `NotFoundError` if `meta.pt` is missing; `InvalidError` for a node type without a number
+    of nodes, and for a split that does not hold ids.
     """
     reading = inputs.reading(options)
     tables = _edges(root, "___", "2,E")
@@ -177,7 +177,7 @@ def open_mag240m(root: Path, inputs: TypedInputs, options: ImportOptions) -> Gra
         counts[node_type] = count
         for path in sorted((root / "processed" / node_type).glob("node_*.npy")):
             name = path.stem.removeprefix("node_")
-            # `--fill` gives values to features only.
+            # `--fill` applies only to features.
             own = replace(reading, fill=None) if name == "label" else reading
             rows = open_rows(FileSpec(path, ()), own)
             if name == "feat":

@@ -1,4 +1,4 @@
-"""PyTorch Geometric objects as data sets: `Data`, `TemporalData` and `HeteroData`."""
+"""Converts objects of PyTorch Geometric (PyG): `Data`, `TemporalData` and `HeteroData`."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ from outercore.importing.texts import text_arrays
 from outercore.importing.typed_graph import source_of_arrays
 
 _KNOWN = {"edge_weight": "weight", "edge_time": "time", "edge_attr": "attr"}
-"""Attributes of edges of any length, and the edge arrays they become."""
+"""Edge attributes that are imported with any number of rows, and the edge arrays they become."""
 MASKS = {"train": ("train_mask",), "valid": ("val_mask", "valid_mask"), "test": ("test_mask",)}
 _EVENTS = {"t": "time", "msg": "attr"}
-"""Attributes of events, and the edge arrays that they become; others keep their names."""
+"""Attributes of events, and the edge arrays that they become. Other attributes keep their names."""
 _PYG = {
     "Planetoid": ("Cora", "CiteSeer", "PubMed"),
     "HeterophilousGraphDataset": (
@@ -61,7 +61,7 @@ _PYG = {
     "GitHub": (),
     "LastFMAsia": (),
 }
-"""Classes of PyG with one graph, and their data sets, for short names such as `pyg:Cora`."""
+"""PyG's classes of data sets with one graph, and names of data sets, for names like `pyg:Cora`."""
 
 
 @called_from_python
@@ -74,22 +74,21 @@ def from_pyg(
     mask_column: int = 0,
     options: ImportOptions | None = None,
 ) -> Graph:
-    """Writes a PyG `Data` or `HeteroData` object as a data set and opens it.
+    """Writes a PyG `Data`, `TemporalData` or `HeteroData` object as a data set and opens it.
 
-    Taken are `edge_index`, `x`, `y`, every attribute with a row for each edge, such as `edge_attr`,
-    `edge_type` and `time` (in batches `edge_attr`, `edge_type`, `edge_time`), the masks
-    `train_mask`, `val_mask` and `test_mask` (their column `mask_column` where they have several),
-    and the node attributes named in `arrays`, numbers or texts. `splits` maps names to ids or masks
-    and wins over the masks. A warning names the attributes that are not taken. `options` are
-    `ImportOptions`.
+    It imports `edge_index`, `x`, `y`, and every attribute with a row for each edge, such as
+    `edge_attr`, `edge_type` and `time` (in batches `edge_attr`, `edge_type`, `edge_time`). The
+    masks `train_mask`, `val_mask` and `test_mask` become splits; of masks with several columns, it
+    uses the column `mask_column`. `splits` maps names to ids or masks, and replaces these masks.
+    `arrays` names further node attributes to import, numbers or texts. A warning names the
+    attributes that are not imported. `options` are `ImportOptions`.
 
-    Each event of a `TemporalData` becomes an edge: `t` the edge array `time`, `msg` the edge array
-    `attr`, other attributes such as `y` edge arrays of their names.
+    Each event of a `TemporalData` becomes an edge. `t` becomes the edge array `time`, and `msg`
+    becomes `attr`. Other attributes such as `y` become edge arrays of their names.
 
-    Of a `HeteroData` the same is taken from each type; `y`, masks and `splits` belong to one
-    node type.
+    For a `HeteroData`, this holds for each type. `y`, masks and `splits` belong to one node type.
 
-    Errors: `InvalidError` names the attribute that does not fit.
+    Errors: `InvalidError` names the attribute with wrong values.
     """
     arrays = (arrays,) if isinstance(arrays, str) else tuple(arrays)
     options = options or ImportOptions()
@@ -99,9 +98,10 @@ def from_pyg(
 
 
 def written(source: GraphSource, out: str | Path, options: ImportOptions | None) -> Graph:
-    """Writes a data set and opens it; warns with the notes on the source.
+    """Writes a data set and opens it. Gives the notes on the source as warnings.
 
-    To be called by a function that is `called_from_python`, so that warnings name the user's line.
+    Only functions with the decorator `called_from_python` may call it: the warnings then name the
+    user's line of code.
     """
     import_graph(source, out, options)
     for note in source.notes:
@@ -115,7 +115,7 @@ def open_data(
     arrays: tuple[str, ...] = (),
     mask_column: int = 0,
 ) -> GraphSource:
-    """The edges and arrays of a PyG `Data` object; arguments as `from_pyg`."""
+    """Opens a PyG `Data` or `TemporalData` object; arguments as `from_pyg`."""
     # `TemporalData` has `edge_index` too, but is not a `Data`.
     if hasattr(type(data), "num_events"):
         return _open_events(data, splits, arrays)
@@ -153,9 +153,9 @@ def _edges(name: str, edge_index: NDArray[Any]) -> EdgeSource:
 
 
 def _edge_index(data: Any) -> NDArray[Any]:
-    """[2, edges] the ends; empty for an object with nodes only.
+    """The ends of the edges, [2, edges]; without edges for an object with only nodes.
 
-    Errors: `InvalidError` where edges may be elsewhere.
+    Errors: `InvalidError` if the object may store edges in another way, such as `adj_t`.
     """
     if (given := getattr(data, "edge_index", None)) is not None:
         return numpy_of("data.edge_index", given)
@@ -168,11 +168,9 @@ def _edge_index(data: Any) -> NDArray[Any]:
 
 
 def _open_events(data: Any, splits: dict[str, Any] | None, arrays: tuple[str, ...]) -> GraphSource:
-    """Each event as an edge: `t` becomes the edge array `time`, `msg` becomes `attr`, and other
-    attributes with a row for each event, such as `y`, edge arrays of their names.
+    """Opens a `TemporalData` object: each event becomes an edge, as `from_pyg` explains.
 
-    Errors: `InvalidError` for an attribute of nodes, and for an attribute with another number of
-    rows.
+    Errors: `InvalidError` if `src`, `dst` or `t` is missing, or if `arrays` is not empty.
     """
     missing = [name for name in ("src", "dst", "t") if getattr(data, name, None) is None]
     if missing:
@@ -215,11 +213,11 @@ def open_hetero(
     options: ImportOptions,
     edge_arrays: Mapping[EdgeType, Mapping[str, Any]] | None = None,
 ) -> GraphSource:
-    """The edges and arrays of a PyG `HeteroData` object; arguments as `from_pyg`.
+    """Opens a PyG `HeteroData` object; arguments as `from_pyg`.
 
-    `edge_arrays` are further arrays of edges, by their names.
+    `edge_arrays` has further arrays of edges, by edge type and name.
 
-    Errors: `InvalidError` names the type and the attribute that does not fit.
+    Errors: `InvalidError` names the type and the attribute with wrong values.
     """
     counts = {name: _count(data, name) for name in sorted(data.node_types)}
     if not counts:
@@ -269,12 +267,12 @@ def _where(of_type: str | EdgeType) -> str:
 
 
 def _count(data: Any, node_type: str) -> int:
-    """The number of nodes.
+    """The number of nodes of a type.
 
-    Errors: `InvalidError` where nothing says it.
+    Errors: `InvalidError` if it is unknown.
     """
     with warnings.catch_warnings():
-        # PyG guesses from the edges, and nodes without edges would be lost.
+        # PyG warns and guesses the number from the edges; nodes without edges would be lost.
         warnings.simplefilter("error")
         try:
             count = data[node_type].num_nodes
@@ -289,9 +287,9 @@ def _count(data: Any, node_type: str) -> int:
 
 
 def _ends_of_type(data: Any, edge_type: EdgeType) -> NDArray[Any]:
-    """[2, edges] the ends of the edges; empty for a type without attributes.
+    """The ends of the edges of a type, [2, edges]; without edges for a type without attributes.
 
-    Errors: `InvalidError` for an array of another form.
+    Errors: `InvalidError` for an array of another shape or type.
     """
     where = f"{_where(edge_type)}.edge_index"
     value = data[edge_type].get("edge_index")
@@ -310,7 +308,7 @@ def _ends_of_type(data: Any, edge_type: EdgeType) -> NDArray[Any]:
 def _labelled(data: Any, counts: dict[str, int]) -> str | None:
     """The node type with labels.
 
-    Errors: `InvalidError` where more than one has some and masks do not tell.
+    Errors: `InvalidError` if several types have labels or masks, and masks do not decide.
     """
     with_labels = [name for name in counts if data[name].get("y") is not None]
     masks = [mask for names in MASKS.values() for mask in names]
@@ -336,8 +334,7 @@ def _node_attributes(
     *,
     is_labelled: bool = True,
 ) -> list[NodeArray]:
-    """The features, the labels and the attributes `names` of `count` nodes, as far as they are
-    there."""
+    """Features, labels and the attributes `names` of `count` nodes; missing ones are skipped."""
     found: list[NodeArray] = []
     if (value := store.get("x")) is not None:
         found.append(NodeArray("features", "x", rows_of(f"{where}.x", value), of_type))
@@ -359,8 +356,7 @@ def _split_arrays(splits: dict[str, NDArray[Any]], of_type: str | None = None) -
 def _not_taken(
     store: Any, taken: set[str], splits: Mapping[str, Any] | None, has_masks: bool = True
 ) -> list[str]:
-    """The attributes of nodes that are not taken: of several masks of a split, all but the
-    first."""
+    """The node attributes outside `taken`. Of several masks for a split, only the first is used."""
     taken = taken | {"x", "num_nodes"}
     for names in MASKS.values() if has_masks else ():
         there = [name for name in names if name in store]
@@ -373,11 +369,11 @@ def _notes(what: str, others: list[str], hint: str) -> list[str]:
 
 
 def edge_attributes(data: Any, edges: int) -> dict[str, str]:
-    """Attributes with a row for each edge, with the edge arrays they become.
+    """Attributes with a row for each edge, and the names of the edge arrays they become.
 
-    `data` is a `Data`, or the storage of an edge type. An edge array ``type`` comes in batches as
-    ``edge_type``, so that an attribute may have the prefix or lack it. Left out are what batches
-    have themselves, and the second of two attributes that would be one array.
+    `data` is a `Data`, or the storage of an edge type. A batch delivers the edge array ``type`` as
+    ``edge_type``. So the attributes ``type`` and ``edge_type`` both become this array, and only the
+    first is taken. Names that batches use in another way are left out.
     """
     found = {one: name for one, name in _KNOWN.items() if data.get(one) is not None}
     for attribute in data.keys():  # noqa: SIM118  # A storage iterates over its values.
@@ -390,7 +386,7 @@ def edge_attributes(data: Any, edges: int) -> dict[str, str]:
 
 
 def _has_rows(data: Any, attribute: str, edges: int) -> bool:
-    """Whether an attribute has numbers with a row for each edge, and none for each node."""
+    """Whether an attribute has numbers with a row for each edge, and is not a node attribute."""
     if hasattr(data, "is_edge_attr") and not data.is_edge_attr(attribute):
         return False
     value = data[attribute]
@@ -402,9 +398,9 @@ def _has_rows(data: Any, attribute: str, edges: int) -> bool:
 def edge_values(
     data: Any, edge_index: NDArray, where: str = "data", of_type: str | None = None
 ) -> list[NodeArray]:
-    """The edge arrays of an object that messages call `where`.
+    """The edge arrays of an object; `where` is its name in messages.
 
-    Errors: `InvalidError` for another number of rows than edges, or times that are not whole.
+    Errors: `InvalidError` for another number of rows than edges, or times that are not integers.
     """
     found = []
     for attribute, name in edge_attributes(data, edge_index.shape[1]).items():
@@ -430,9 +426,11 @@ def edge_values(
 
 
 def _masks_of(data: Any, column: int, where: str = "data") -> dict[str, NDArray]:
-    """The splits that are masks of what messages call `where`.
+    """The masks of the splits; `where` is the name of `data` in messages.
 
-    Errors: `InvalidError` for a mask that is neither true and false nor 1 and 0.
+    `column` is the column of a mask with several.
+
+    Errors: `InvalidError` for a mask with other values than true and false, or 1 and 0.
     """
     masks = {}
     for split, names in MASKS.items():
@@ -447,7 +445,7 @@ def _masks_of(data: Any, column: int, where: str = "data") -> dict[str, NDArray]
                 )
             mask = np.ascontiguousarray(mask[:, column])
         if mask.dtype.kind != "b":
-            # Older code keeps masks as 0 and 1, which would also be ids.
+            # Older code stores masks as 0 and 1, which would be valid ids.
             if mask.dtype.kind not in "iuf" or not np.isin(mask, (0, 1)).all():
                 raise InvalidError(
                     f"{where}.{name}: expected true and false, or 1 and 0, found other values\n"
@@ -459,17 +457,18 @@ def _masks_of(data: Any, column: int, where: str = "data") -> dict[str, NDArray]
 
 
 def splits_of(splits: dict[str, Any], nodes: int) -> dict[str, NDArray]:
-    """Ids or masks as arrays.
+    """The given ids or masks as arrays; `nodes` is the number of nodes.
 
-    Errors: `InvalidError` for numbers that may be either.
+    Errors: `InvalidError` for numbers that may be ids or a mask.
     """
     found = {}
     for name, value in splits.items():
         ids = numpy_of(f"split `{name}`", value)
         if not ids.size and ids.ndim == 1:
-            # NumPy makes an empty list floats.
+            # NumPy converts an empty list to floats.
             ids = ids.astype(np.int64)
-        # A split does not repeat an id; with two nodes only the narrow type tells.
+        # A split does not repeat an id, so 0 and 1 for more than two nodes are a mask. For two
+        # nodes, they are a mask if the type has one byte.
         narrow = ids.dtype.itemsize == 1 and nodes == 2
         is_whole = ids.dtype.kind in "iu" and ids.shape == (nodes,)
         if is_whole and (nodes > 2 or narrow) and np.isin(ids, (0, 1)).all():
@@ -508,7 +507,7 @@ def _texts_of(value: Any) -> pa.Array | None:
 
 
 def rows_of(where: str, value: Any) -> RowSource:
-    """An attribute as rows.
+    """An attribute as a source of rows; `where` is its name in messages.
 
     Errors: as `numpy_of`.
     """
@@ -516,7 +515,7 @@ def rows_of(where: str, value: Any) -> RowSource:
 
 
 def numpy_of(where: str, value: Any) -> NDArray:
-    """An attribute as an array.
+    """An attribute as a NumPy array; `where` is its name in messages.
 
     Errors: `InvalidError` for a value that NumPy cannot convert.
     """
@@ -544,10 +543,9 @@ def _strided() -> Any:
 
 
 def _open_named(path: Path, _: Inputs, _options: ImportOptions) -> GraphSource:
-    """A data set that PyG downloads: `pyg:Cora`, `pyg:Class/Name`.
+    """Opens a data set that PyG downloads: `pyg:Cora`, `pyg:Class/Name`.
 
-    Errors: `UnsupportedError` where PyG is not installed, `DeviceError` where it cannot reach its
-    data.
+    Errors: `UnsupportedError` if PyG is not installed; `DeviceError` if the download fails.
     """
     return open_data(_pyg_data(str(path).removeprefix("pyg:"), CACHE.expanduser() / "pyg"))
 

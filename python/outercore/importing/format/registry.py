@@ -1,4 +1,4 @@
-"""All formats of whole data sets, in the order in which they are tried."""
+"""The formats of whole data sets, in the order in which an import tries them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _TYPED: tuple[TypedFormat, ...] = (
     ogb.TYPED,
     processed.IGB,
 )
-"""Folders of several types of nodes."""
+"""Formats of folders with several node types."""
 _PLAIN: tuple[PlainFormat, ...] = (
     pyg.FORMAT,
     triples.FORMAT,
@@ -44,7 +44,7 @@ _PLAIN: tuple[PlainFormat, ...] = (
     # Takes any folder, and names the expected files.
     ogb.FORMAT,
 )
-"""Folders, files and names of one graph, or of many."""
+"""Formats of folders, files and named data sets with one node type: one graph, or many."""
 
 
 def is_named(text: str) -> bool:
@@ -53,7 +53,7 @@ def is_named(text: str) -> bool:
 
 
 def located(text: str) -> Path:
-    """What `text` names: a path, or the folder of a data set of OGB, which is downloaded.
+    """The path in `text`; for a name such as `ogb:ogbn-arxiv`, downloads the data set of OGB.
 
     Errors: as `ogb.directory_of`.
     """
@@ -66,9 +66,9 @@ def typed_format(path: Path) -> TypedFormat | None:
 
 
 def plain_format(path: Path) -> PlainFormat | None:
-    """The format of any other data set that is whole; `None` for files of edges.
+    """The format of any other whole data set; `None` for files of edges.
 
-    Errors: `UnsupportedError` for a file of a tool that is known and not read.
+    Errors: `UnsupportedError` for a file of a known tool whose format is not supported.
     """
     if path.is_file():
         refuse_foreign(path)

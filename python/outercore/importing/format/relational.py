@@ -1,4 +1,4 @@
-"""A relational database as a graph: rows are nodes, foreign keys are edges.
+"""Opens a relational database as a graph: rows become nodes, foreign keys become edges.
 
 `tables.yaml` describes the tables: their keys, times and features.
 """
@@ -35,20 +35,20 @@ _OF_TABLE = ("file", "primary_key", "foreign_keys", "time", "features")
 
 @dataclass(frozen=True)
 class ForeignKey:
-    """Columns whose values are the primary key of a row of another table, or of the same."""
+    """Columns whose values are primary keys of a table, which may be their own table."""
 
     columns: tuple[str, ...]
     table: str
 
     @property
     def relation(self) -> str:
-        """The name of the relation that it becomes."""
+        """The relation of the edge type that the key becomes."""
         return "_".join(self.columns)
 
 
 @dataclass(frozen=True)
 class TableSchema:
-    """What `tables.yaml` says about one table."""
+    """The description of one table in `tables.yaml`."""
 
     name: str
     file: Path
@@ -56,13 +56,13 @@ class TableSchema:
     foreign_keys: tuple[ForeignKey, ...]
     time: str | None
     features: list[str] | None
-    """The columns that become features; `None`: all columns of numbers that are nothing else."""
+    """The columns that become features; `None`: all columns of numbers without another use."""
     without: tuple[str, ...] = ()
-    """Columns that do not become features, where others are not chosen."""
+    """Columns that do not become features, if `features` is `None`."""
 
     @property
     def is_link(self) -> bool:
-        """Whether its rows are edges: they link two rows, and no key names them."""
+        """Whether the rows are edges: the table has two foreign keys and no primary key."""
         return not self.primary_key and len(self.foreign_keys) == 2
 
     @property
@@ -81,9 +81,9 @@ def is_relational(folder: Path) -> bool:
 
 
 def read_schema(folder: Path, *, outside: bool = False) -> dict[str, TableSchema]:
-    """The tables that `tables.yaml` describes, by name; `outside` as in `described_file`.
+    """Reads the tables from `tables.yaml`, by name; `outside` as in `described_file`.
 
-    Errors: `InvalidError` names the table and the entry; `NotFoundError` a file that is not there.
+    Errors: `InvalidError` names the table and the entry; `NotFoundError` names a missing file.
     """
     top = read_yaml(folder / DESCRIPTION)
     top.fields(_TOP)
@@ -122,9 +122,9 @@ def _table(folder: Path, name: str, entry: Entry, outside: bool) -> TableSchema:
 
 
 def _features(entry: Entry) -> tuple[list[str] | None, tuple[str, ...]]:
-    """The columns that are chosen; or those that are left out, as `"!COLUMN"`.
+    """The chosen columns (`None` for no choice), and the excluded columns, written as `"!COLUMN"`.
 
-    Errors: `InvalidError` for both in one list.
+    Errors: `InvalidError` for both kinds in one list.
     """
     if entry.value is None:
         return None, ()
@@ -150,7 +150,7 @@ def _columns(entry: Entry) -> tuple[str, ...]:
 
 
 def _file(folder: Path, name: str, entry: Entry) -> str:
-    """The file of a table: as the description names it, else called like the table."""
+    """The file of a table: from the description, or else the file with the table's name."""
     if entry["file"].value is not None:
         return entry["file"].text()
     found = sorted(one for one in folder.iterdir() if one.name == name or one.stem == name)
@@ -183,11 +183,11 @@ def _require_target(
 
 
 def open_relational(folder: Path, inputs: TypedInputs, options: ImportOptions) -> GraphSource:
-    """The graph of the tables that `tables.yaml` in a folder describes.
+    """Opens the graph of the tables that `tables.yaml` in a folder describes.
 
-    Each table is a node type, and each foreign key an edge type: from the row that holds it to the
-    row that it names. A table with two foreign keys and no primary key is an edge type. The time of
-    a row belongs to its node and to its edges.
+    Each table becomes a node type. Each foreign key becomes an edge type, from the row with the key
+    to the row with that primary key. A table with two foreign keys and no primary key is only an
+    edge type. The time of a row belongs to its node and to its edges.
 
     Errors: `InvalidError` and `NotFoundError` name the table with its column, or the file.
     """
@@ -221,7 +221,10 @@ def open_relational(folder: Path, inputs: TypedInputs, options: ImportOptions) -
 
 
 def _open(schema: TableSchema, folder: Path, reading: Reading) -> Table:
-    """The table, which has every column that the description names."""
+    """Opens a table.
+
+    Errors: `NotFoundError` for a column of the description that the table lacks.
+    """
     refuse_foreign(schema.file)
     try:
         return Parts().open(FileSpec(schema.file, schema.columns), reading.text, "table")
@@ -247,7 +250,7 @@ def _edges(schema: TableSchema, table: Table) -> list[EdgeTable]:
         source, target = schema.foreign_keys
         others = schema.features
         if others is None:
-            # Those to leave out are among the columns that the description names.
+            # `schema.columns` includes the excluded columns.
             others = [name for name in table.names if name not in schema.columns]
         edge_type = source.table, schema.name, target.table
         ends = source.columns, target.columns
@@ -269,7 +272,7 @@ def _edges(schema: TableSchema, table: Table) -> list[EdgeTable]:
 
 
 def _require_distinct(edges: list[EdgeTable], folder: Path) -> None:
-    """Errors: `InvalidError` for two foreign keys, or one and a table, that make one edge type."""
+    """Errors: `InvalidError` if two foreign keys or tables give the same edge type."""
     keys = [one.key for one in edges]
     for one in edges:
         if keys.count(one.key) > 1:
@@ -284,9 +287,10 @@ def _require_distinct(edges: list[EdgeTable], folder: Path) -> None:
 def _label(
     text: str | None, schema: dict[str, TableSchema], nodes: dict[str, NodeTable]
 ) -> dict[str, str]:
-    """The column of labels, by its table.
+    """The column of labels, by its table; `text` is the option `--label`.
 
-    Errors: `InvalidError` for a column that edges, times or features would tell.
+    Errors: `InvalidError` for a column that is also a key, the time or a feature, because the model
+    would see the label.
     """
     if text is None or "=" in text:
         return {}
@@ -337,7 +341,7 @@ def _arrays(
 
 
 def _may_be_ids(table: Table, name: str) -> bool:
-    """Whether a column of whole numbers is called like ids, or like numbers of rows."""
+    """Whether a column of integers has a name that is usual for ids or row numbers."""
     dtype = table.dtype(name)
     is_whole = dtype is not None and dtype.kind in "iu" and not is_time(table, name)
     return is_whole and (name in IDS or may_be_ids(name) or is_counting(name))

@@ -1,4 +1,4 @@
-"""The triples of a knowledge graph as the edges of a graph: of all relations, or of one."""
+"""Opens the triples of a knowledge graph as edges of a graph, for all relations or one."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ _PARTS = ("offsets", "bytes", "order")
 
 
 def open_triples(root: Path, inputs: Inputs, _: ImportOptions) -> GraphSource:
-    """Heads and tails of the training triples as edges, with the names of the entities.
+    """Opens the training triples as edges from head to tail, with the names of the entities.
 
-    Every entity is a node under its id. The edge array `relation` has the id of each edge's
-    relation, unless one is chosen; weights of triples are the edge array `weight`. All of them are
-    read once before, to compare their checksums.
+    Entity ids become node ids. Weights of triples become the edge array `weight`. Without a chosen
+    relation, the edge array `relation` has the id of each edge's relation.
 
-    Errors: `InvalidError` for a data set without triples; `NotFoundError` for a relation that is
-    not there, with similar ones; `CorruptError` for a damaged array.
+    Cost: reads all these arrays once more, to verify their checksums.
+    Errors: `InvalidError` for a data set without triples; `NotFoundError` for an unknown relation,
+    with similar names; `CorruptError` for a damaged array.
     """
     graph, relation = Graph(root), inputs.relation
     if TRIPLES not in graph.arrays:
@@ -52,14 +52,14 @@ def open_triples(root: Path, inputs: Inputs, _: ImportOptions) -> GraphSource:
     names = [
         key for kind in kinds for part in _PARTS if (key := f"names/{kind}.{part}") in graph.arrays
     ]
-    # The copies get new checksums, so damage must be found here.
+    # The new data set computes new checksums, so damage must be found here.
     weighted = [_WEIGHTS] if _WEIGHTS in graph.arrays else []
     verify_arrays(graph.root, [TRIPLES, *weighted, *names])
     triples = mapped(graph.root, graph.arrays[TRIPLES])
     count = len(triples) if chosen is None else None
 
     def kept(of: NDArray[Any]) -> Iterator[tuple[NDArray[np.int64], NDArray[Any]]]:
-        """Triples of the relation, and their rows of another array."""
+        """The triples of the chosen relation in blocks, with their rows of the array `of`."""
         for first, block in blocks(triples, _CHUNK):
             some, rows = np.array(block), np.array(of[first : first + len(block)])
             mine = slice(None) if chosen is None else some[:, 1] == chosen
@@ -103,7 +103,7 @@ def _edge_array(name: str, dtype: np.dtype, count: int | None, chunks: Any) -> N
 
 
 def _name_array(graph: Graph, key: str) -> NodeArray:
-    """A part of the dictionary of the entities, or of the relations for the edge array."""
+    """One array of the dictionary of entities or relations."""
     rows = from_array(key, mapped(graph.root, graph.arrays[key]))
     return NodeArray("names", key.removeprefix("names/"), rows)
 

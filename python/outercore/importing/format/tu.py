@@ -1,4 +1,4 @@
-"""The text layout of the TU collection: a directory of files that begin with the set's name.
+"""Opens data sets in the TU layout: a directory of text files that begin with the set's name.
 
 **Source** Morris et al., "TUDataset: a collection of benchmark datasets", 2020.
 """
@@ -33,15 +33,14 @@ def is_tu(directory: Path) -> bool:
 
 
 def open_tu(directory: Path, _: Inputs, _options: ImportOptions) -> GraphSource:
-    """The graphs of such a directory.
+    """Opens the graphs of such a directory.
 
-    Labels of graphs become classes, their attributes numbers to predict in a set without labels,
-    else the array `attributes`. Labels of nodes become the node array `tag`, attributes of nodes
-    the features.
+    Labels of graphs become classes. Attributes of graphs become the array `attributes`; in a set
+    without labels, they become numbers to predict. Labels of nodes become the node array `tag`, and
+    attributes of nodes become the features.
 
-    Cost: the files of nodes and graphs are read whole; the edges are not.
-    Errors: `NotFoundError` for a file that has to be there, `InvalidError` with the row that does
-    not fit.
+    Cost: reads the files of nodes and graphs whole, and streams the edges.
+    Errors: `NotFoundError` for a missing file; `InvalidError` with the row that is wrong.
     """
     name = _name(directory)
     path = {part: directory / f"{name}_{part}.txt" for part in (*_TAKEN, "node_attributes")}
@@ -79,9 +78,11 @@ def _name(directory: Path) -> str:
 
 
 def _graph_arrays(path: dict[str, Path], graphs: int) -> tuple[dict[str, NDArray[Any]], list[str]]:
-    """Labels and attributes of graphs, and a note where classes are numbered anew.
+    """Labels and attributes of graphs, and a note if the classes get new numbers.
 
-    Errors: `NotFoundError` where there are neither.
+    `path` maps each part of the data set to its file; `graphs` is the number of graphs.
+
+    Errors: `NotFoundError` if both are missing.
     """
     arrays: dict[str, NDArray[Any]] = {}
     notes: list[str] = []
@@ -114,9 +115,9 @@ def _node_arrays(path: dict[str, Path], nodes: int) -> list[NodeArray]:
 
 
 def _rows_for(path: Path, count: int, what: str, dtype: Any) -> NDArray[Any]:
-    """The rows of a file.
+    """The rows of a file, one for each of the `count` graphs or nodes (`what`).
 
-    Errors: `InvalidError` unless there is one for each.
+    Errors: `InvalidError` for another number of rows.
     """
     rows = _read(path, dtype)
     if len(rows) != count:

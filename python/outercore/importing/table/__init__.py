@@ -1,1 +1,1 @@
-"""Columns and rows of text files, Parquet files and arrays."""
+"""Reads columns and rows of text files, Parquet files and arrays."""

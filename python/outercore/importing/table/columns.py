@@ -1,4 +1,4 @@
-"""Which columns of a table are ids and which are values; in which order the rows are."""
+"""Finds the columns of a table that are ids, values or row numbers."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ from outercore.importing.table.table import Table
 from outercore.importing.table.times import is_date_column, is_time
 
 IDS = frozenset({"id", "node", "nodeid", "vertex", "vertexid", "nid", "nodename"})
-"""Names of a column of node ids, as `alphanumeric` writes it."""
+"""Names of columns of node ids, in the form of `alphanumeric`."""
 
 _FIRSTS = {"id1", "node1", "nodeid1", "vertex1"}
 _SECONDS = {"id2", "node2", "nodeid2", "vertex2"}
 SOURCES = frozenset({"source", "src", "from", "u", "head", "subject", *_FIRSTS})
 TARGETS = frozenset({"target", "dst", "destination", "to", "v", "tail", "object", *_SECONDS})
-"""Names of the ends of an edge; `FromNodeId` counts as `from`."""
+"""Names of the ends of an edge, in the form of `plain`: `FromNodeId` counts as `from`."""
 
 _NEO4J = re.compile(r":(ID|START_ID|END_ID)(\(.*\))?$")
-"""How Neo4j ends the names of ids: `personId:ID(Person)`."""
+"""The ends of Neo4j's names of id columns: `personId:ID(Person)`."""
 _COUNTING = re.compile(r"|unnamed\d+|indexlevel\d+|rownames?|index")
-"""Names of a column that numbers the rows in pandas and R, as `alphanumeric` writes them."""
+"""Names by which pandas and R call a column of row numbers, in the form of `alphanumeric`."""
 _MAYBE_IDS = re.compile(r"(?i:.+[_. -]id|id[_. -].+)|.*[a-z0-9]I[dD]")
 
 
 def alphanumeric(name: str) -> str:
-    """A name in lower case, without other signs than letters and digits: `node_id` as `nodeid`."""
+    """A name with only its letters and digits, in lower case: `nodeid` for `node_id`."""
     return "".join(letter for letter in name.lower() if letter.isalnum())
 
 
 def plain(name: str) -> str:
-    """`FromNodeId` and `from_node_id` as `from`; `:START_ID` of Neo4j as `source`."""
+    """A short form of a name: `from` for `FromNodeId`; `source` for Neo4j's `:START_ID`."""
     neo4j = _NEO4J.search(name)
     if neo4j is not None:
         return {"START_ID": "source", "END_ID": "target"}.get(neo4j[1], "id")
@@ -49,26 +49,26 @@ def plain(name: str) -> str:
 
 
 def has_ends(names: list[str]) -> bool:
-    """Whether columns are called like the source and the target of edges."""
+    """Whether the names include usual ones for the source and the target of edges."""
     short = {plain(name) for name in names}
     return not (SOURCES.isdisjoint(short) or TARGETS.isdisjoint(short))
 
 
 def is_counting(name: str) -> bool:
-    """Whether a column is called as programs call the one in which they number the rows."""
+    """Whether a name is usual for a column of row numbers, such as `Unnamed: 0`."""
     return _COUNTING.fullmatch(alphanumeric(name)) is not None
 
 
 def may_be_ids(name: str) -> bool:
-    """Whether a column is called like ids of something: `paper_id`, `paperId`, `id_paper`.
+    """Whether a name is usual for ids of the rows: `paper_id`, `paperId`, `id_paper`.
 
-    The ends of edges, such as `from_id`, are ids of something else than the row.
+    Names of ends of edges, such as `from_id`, do not count.
     """
     return _MAYBE_IDS.fullmatch(name) is not None and plain(name) not in SOURCES | TARGETS
 
 
 def id_column(table: Table, key: str | None = None) -> str | None:
-    """The column that keys the rows of a node table: `key`, else the one whose name says so."""
+    """The column of ids in a node table: `key`, or else the first column with a usual name."""
     if not table.is_named:
         return None
     if key in table.names:
@@ -86,16 +86,16 @@ class NodeColumns:
     """The chosen columns of a node table."""
 
     key: str | None
-    """The column whose ids say which node a row is for; `None`: row i is node i."""
+    """The column with the node id of each row; `None`: row i is node i."""
     values: list[str]
 
 
 def node_columns(spec: FileSpec, table: Table, key: str | None = None) -> NodeColumns:
-    """The columns of a node table: those that `spec` chooses, else all but the key.
+    """The columns of a node table: the columns that `spec` chooses, or else all except the key.
 
     `key` is the name of the column of ids, if the user gave it.
 
-    Errors: `InvalidError` where nothing but a key is left, or a chosen column comes twice.
+    Errors: `InvalidError` if only the key is left, or if a column is chosen twice.
     """
     _require_distinct(spec)
     key = id_column(table, key)
@@ -107,14 +107,14 @@ def node_columns(spec: FileSpec, table: Table, key: str | None = None) -> NodeCo
             raise InvalidError(f"`{spec}`: no column is left, expected at least one")
         return NodeColumns(key, values)
     if not values:
-        # One column of ids is a list of ids, not a table keyed by them.
+        # A table with only a column of ids is a list of ids, so the ids are the values.
         return NodeColumns(None, list(table.names))
     return NodeColumns(key, values)
 
 
 @dataclass(frozen=True)
 class EdgeColumns:
-    """The ends of the edges in a table, and what else it holds."""
+    """The two columns with the ends of the edges in a table, and its other columns."""
 
     source: str
     target: str
@@ -122,10 +122,10 @@ class EdgeColumns:
 
 
 def edge_columns(spec: FileSpec, table: Table, values: Container[str] = ()) -> EdgeColumns:
-    """The two columns that `spec` chooses, else the first two that are not `values`.
+    """The columns with the ends of edges: chosen by `spec`, or else the first two outside `values`.
 
-    Errors: `InvalidError` if columns that are called like an edge's ends come later, if one of the
-    first two holds dates or times, or if a column is chosen twice.
+    Errors: `InvalidError` if later columns have usual names for ends, if one of the first two holds
+    dates or times, or if a column is chosen twice.
     """
     names = table.names
     if spec.columns:
@@ -156,8 +156,10 @@ def _require_distinct(spec: FileSpec) -> None:
 
 
 def _require_ends_first(spec: FileSpec, names: list[str]) -> None:
-    """Errors: `InvalidError` where columns named as an edge's ends are not the first two, and
-    where one of the first two numbers the rows."""
+    """Errors: `InvalidError` if columns with usual names for ends are not the first two.
+
+    Also if one of the first two columns has a usual name for row numbers.
+    """
     short = [plain(name) for name in names]
     ends = [
         next((at for at, name in enumerate(short) if name in kind), None)
@@ -180,9 +182,9 @@ def _require_ends_first(spec: FileSpec, names: list[str]) -> None:
 
 
 def _refuse_times(spec: FileSpec, table: Table, names: list[str]) -> None:
-    """Errors: `InvalidError` where one of the first two columns is a time, which is rarely a node.
+    """Errors: `InvalidError` if one of the first two columns is a time, which is rarely a node.
 
-    Cost: of a text the first batch of rows.
+    Cost: reads the first batch of rows of a text.
     """
     if table.is_named and plain(names[0]) in SOURCES and plain(names[1]) in TARGETS:
         return
@@ -204,8 +206,7 @@ def _refuse_times(spec: FileSpec, table: Table, names: list[str]) -> None:
 
 
 def other_ends(names: list[str], times: list[str]) -> list[tuple[list[str], str]]:
-    """The first two columns that are neither times nor count the rows, and the
-    reason to choose them; empty for fewer."""
+    """For a hint: the first two columns that are neither times nor row numbers; else empty."""
     others = [
         name
         for name in names
@@ -215,19 +216,19 @@ def other_ends(names: list[str], times: list[str]) -> list[tuple[list[str], str]
 
 
 _LOOKED_AT = 1 << 20
-"""Rows among which no number may come twice in a column of ids."""
+"""Number of first rows in which a column of ids must not repeat a number."""
 
 
 @dataclass(frozen=True)
 class _Numbers:
-    """A summary of a column of whole numbers."""
+    """A summary of a column of integers."""
 
     first: int | None
-    """0 or 1: the number of the first row, where the column counts the rows."""
+    """0 or 1: the number of the first row, if the column counts the rows; else `None`."""
     is_unique: bool
-    """Whether no number comes twice, among the first rows."""
+    """Whether the first rows do not repeat a number."""
     is_dense: bool
-    """Whether the numbers are those from 0 or 1 on, none left out and none twice."""
+    """Whether the numbers start at 0 or 1, without gaps or repetitions."""
 
 
 def without_counting(
@@ -237,12 +238,12 @@ def without_counting(
     first_id: int,
     rows_of: Literal["nodes", "edges"] = "nodes",
 ) -> tuple[NodeColumns, list[str]]:
-    """The columns without those that only number the rows, and the names of these.
+    """The columns without columns of row numbers, and the names of the removed columns.
 
-    `spec` may choose such a column, then it is a value.
+    If `spec` chooses such a column, it is a value.
 
-    Cost: reads each column that is called so, and a first column of whole numbers.
-    Errors: `InvalidError` for a column that may say that the rows are in another order.
+    Cost: reads each column with a usual name for row numbers, and a first column of integers.
+    Errors: `InvalidError` for a column whose numbers may mean that the rows have another order.
     """
     if not table.is_named:
         return columns, []
@@ -274,12 +275,12 @@ def without_counting(
 
 
 def _are_ids(spec: FileSpec, table: Table) -> bool:
-    """Whether `spec` chooses the ids themselves, whose order says nothing."""
+    """Whether `spec` chooses a column of ids as values. Their order is then free."""
     return any(name == id_column(table) or may_be_ids(name) for name in spec.columns)
 
 
 def _numbers(table: Table, name: str) -> _Numbers | None:
-    """The summary of a column; `None` unless it has a whole number in every row."""
+    """The summary of a column; `None` unless it has an integer in every row."""
     dtype = table.dtype(name)
     if dtype is None or dtype.kind not in "iu" or table.missing(name):
         return None
@@ -306,8 +307,8 @@ def _numbers(table: Table, name: str) -> _Numbers | None:
 
 
 def ways_to_join(spec: FileSpec, name: str) -> list[str]:
-    """Hints on joining the rows by a column, each with its option."""
-    # An import takes the one, `outercore add` the other.
+    """Hints with options that join the rows by a column."""
+    # The first option is for `outercore import`, the second one for `outercore add`.
     options = (f"--nodes {quoted(f'{spec.path}:{name}')}", f"--key {quoted(name)}")
     return [f"to join the rows by it: `{option}`" for option in options]
 

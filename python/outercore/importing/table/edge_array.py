@@ -1,4 +1,4 @@
-"""Edges in a `.npy` file as a table of two columns."""
+"""Reads edges in a `.npy` file as a table of two columns."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ class EdgeArrayTable(Table):
     """The ends of edges in an array as columns of a table."""
 
     ends: NDArray[Any]
-    """[2, edges] whole numbers."""
+    """Integers [2, edges]."""
     files: tuple[FileState, ...] = ()
-    """The file, as it was when it was opened."""
+    """The file, in the state in which it was opened."""
 
     @classmethod
     def open(
         cls, spec: FileSpec, shape: EdgeShape | None = None, what: str = "array"
     ) -> EdgeArrayTable:
-        """The edges of a `.npy`; without a `shape` the axis of length 2 has the ends.
+        """Opens the edges of a `.npy` file. Without a `shape`, the axis of length 2 has the ends.
 
-        Errors: `InvalidError` for an array of another shape or type; `what` is its name there.
+        Errors: `InvalidError` for an array of another shape or type; `what` names it there.
         """
         files = states(spec.path)
         array, where = open_npy(spec, what), f"{what} `{spec.path}`"
@@ -60,7 +60,7 @@ class EdgeArrayTable(Table):
 
     @property
     def names(self) -> list[str]:
-        """Source and target."""
+        """The names of the two columns: source and target."""
         return list(ENDS)
 
     @property
@@ -93,9 +93,9 @@ class EdgeArrayTable(Table):
 def oriented(
     name: str, shape: tuple[int, ...], dtype: np.dtype, said: EdgeShape | None = None
 ) -> EdgeShape:
-    """Which axis of an edge array is the ends'.
+    """Whether an edge array has the shape [2, E] or [E, 2]; `said` is the option of the user.
 
-    Errors: `InvalidError` for another shape or type, or where both fit and nothing says which.
+    Errors: `InvalidError` for another shape or type, and for the shape [2, 2] without the option.
     """
     if len(shape) != 2 or 2 not in shape or dtype.kind not in "iu":
         raise InvalidError(

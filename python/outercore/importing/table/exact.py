@@ -1,4 +1,4 @@
-"""Numbers in another type or unit, without a change."""
+"""Converts numbers to another type or unit without a change of their values."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from outercore.errors import InvalidError
 
 
 def exactly(values: NDArray[Any], dtype: np.dtype, where: str, first: int = 0) -> NDArray[Any]:
-    """`values` as `dtype`.
+    """Converts `values` to `dtype`; `first` is the row of the first value, for messages.
 
-    Errors: `InvalidError` with the first value that would change; fractions may be rounded to a
-    narrower float, but not to 0 or infinity.
+    Fractions may be rounded to a narrower float, but not to 0 or infinity.
+
+    Errors: `InvalidError` with the first value that would change.
     """
     if values.dtype == dtype:
         return values
@@ -45,12 +46,12 @@ def exactly(values: NDArray[Any], dtype: np.dtype, where: str, first: int = 0) -
 def _changed_integer(values: NDArray[Any], cast: NDArray[Any]) -> NDArray[np.bool_]:
     if np.can_cast(values.dtype, cast.dtype, "safe"):
         return np.zeros(values.shape, bool)
-    # As Python's integers: NumPy would compare int64 and uint64 as floats.
+    # Compare as integers of Python: NumPy would compare int64 and uint64 as floats.
     return np.asarray(cast.astype(object) != values.astype(object), bool)
 
 
 def _other_integer(values: NDArray[Any], cast: NDArray[Any]) -> NDArray[np.bool_]:
-    """Whole numbers, such as ids, that became other ones."""
+    """Mask of the integers in `values`, such as ids, that have changed in `cast`."""
     whole = (values == np.trunc(values)) & (np.abs(values) < 2.0**53)
     return whole & (cast.astype(np.float64) != values)
 
@@ -66,7 +67,7 @@ def _same_integer(values: NDArray[Any], cast: NDArray[Any]) -> NDArray[np.bool_]
 
 
 def arrow_array(values: Any) -> pa.Array | None:
-    """Values in memory as Arrow has them, with nulls for NaN; `None` where it cannot."""
+    """Values in memory as an Arrow array, with nulls for NaN; `None` if Arrow cannot hold them."""
     try:
         return pa.array(values, from_pandas=True)
     except (pa.ArrowException, TypeError, ValueError):
@@ -90,7 +91,7 @@ _MICROSECONDS = {
 
 
 def in_microseconds(where: str, column: pa.Array, first: int = 0) -> NDArray[np.int64]:
-    """Dates or times of Arrow in microseconds since 1970; nulls have any value.
+    """Arrow's dates or times in microseconds since 1970. The values of nulls are undefined.
 
     Errors: `InvalidError` with the row of a time between two microseconds, or beyond int64.
     """

@@ -11,7 +11,7 @@ from outercore.errors import InvalidError
 
 @dataclass(frozen=True)
 class FileState:
-    """The size and the time of a file, which tell when it is another one."""
+    """The size and time of a file. They show whether the file has changed."""
 
     path: Path
     size: int
@@ -19,7 +19,7 @@ class FileState:
 
     @classmethod
     def of(cls, path: Path) -> FileState:
-        """The state of a file now."""
+        """The current state of a file."""
         found = path.stat()
         return cls(path, found.st_size, found.st_mtime_ns)
 
@@ -28,13 +28,13 @@ class FileState:
 
 
 def states(path: Path) -> tuple[FileState, ...]:
-    """The state of a file, or of all files in a directory; to be taken before they are read."""
+    """The state of a file, or of all files in a directory. Call it before the files are read."""
     files = sorted(file for file in path.iterdir() if file.is_file()) if path.is_dir() else [path]
     return tuple(FileState.of(file) for file in files)
 
 
 def require_unchanged(files: Iterable[FileState]) -> None:
-    """Errors: `InvalidError` for a file that is not what it was."""
+    """Errors: `InvalidError` for a file that has changed."""
     for before in dict.fromkeys(files):
         if not before.path.exists() or FileState.of(before.path) != before:
             raise InvalidError(

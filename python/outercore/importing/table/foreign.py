@@ -1,4 +1,4 @@
-"""Files of other tools that are known and not read: refused by name, with the way to convert."""
+"""Refuses files of other tools in known, unsupported formats. The error tells how to convert."""
 
 from __future__ import annotations
 
@@ -74,15 +74,15 @@ _WAYS = {
     ".7z": _ARCHIVE,
 }
 _MAPPED = (".npy", ".npz", ".parquet")
-"""Read in any order, which a packed file does not allow."""
+"""Endings of files that are read in any order, so they cannot be compressed."""
 
 
 def refuse_foreign(path: Path) -> None:
-    """Errors: `UnsupportedError` for a file of a kind that is known and not read."""
+    """Errors: `UnsupportedError` for a file in a known, unsupported format."""
     suffix = suffix_of(path)
     if suffix in _MAPPED and path.suffix.lower() not in (*_MAPPED, ".pq"):
         _refuse(path, f"a packed {suffix} file", f"unpack it: `{path.stem}`")
-    # `edges.csv.zip` is an archive, `edges.tar.gz` too.
+    # `edges.csv.zip` and `edges.tar.gz` are archives.
     known = _WAYS.get(path.suffix.lower()) or _WAYS.get(suffix)
     if suffix == ".graph":
         known = _graph(path)
@@ -93,7 +93,7 @@ def refuse_foreign(path: Path) -> None:
 
 
 def _graph(path: Path) -> tuple[str, str]:
-    """METIS is text that begins with the numbers of nodes and edges; WebGraph is binary."""
+    """Format and advice for `.graph`: METIS if its first line has counts, otherwise WebGraph."""
     lines = [line for line in _start(path).splitlines() if not line.startswith("%")]
     if lines and re.fullmatch(r"\s*\d+\s+\d+(\s+\d+){0,2}\s*", lines[0]):
         return _METIS
@@ -101,7 +101,7 @@ def _graph(path: Path) -> tuple[str, str]:
 
 
 def _start(path: Path) -> str:
-    """The first characters of a file, as they are; none of a directory."""
+    """The first characters of a file, not decompressed; empty for a directory."""
     if not path.is_file():
         return ""
     with open(path, "rb") as file:

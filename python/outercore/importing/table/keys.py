@@ -1,4 +1,4 @@
-"""Columns of keys: as texts, and as the nodes that they name."""
+"""Reads columns of keys: as texts, or as the nodes that the keys name."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from outercore.importing.table.text import TextTable
 
 _WHOLE = r"^([+-]?[0-9]+)\.0*$"
 _MOST = 2.0**53
-"""Floats hold all whole numbers below this."""
+"""Floats hold all integers below this number."""
 
 
 def key_texts(table: Table, columns: list[str], empty: str | None = None) -> Iterator[list[Any]]:
-    """Batches of columns of keys as Arrow's large strings; `empty` stands for nulls.
+    """Batches of columns of keys as Arrow's large strings; `empty` replaces nulls.
 
-    pandas writes whole numbers with gaps as floats, so `1.0` is the key `1`.
+    pandas writes integers with missing values as floats, so `1.0` is the key `1`.
 
     Errors: as `Table.texts`; `InvalidError` for a fraction in a column of floats.
     """
@@ -44,7 +44,7 @@ def key_texts(table: Table, columns: list[str], empty: str | None = None) -> Ite
 
 
 def _whole_texts(table: Table, name: str, empty: str | None) -> Iterator[Any]:
-    """Whole numbers in a column of floats as decimals, NaN as `empty`."""
+    """The integers in a column of floats as texts; `empty` replaces NaN."""
     if isinstance(table, TextTable):
         for (texts,) in table.texts([name], empty):
             yield pc.replace_substring_regex(texts, _WHOLE, r"\1")
@@ -73,12 +73,12 @@ Called = Callable[[NDArray[np.int64]], Sequence[int | str]]
 
 @dataclass(frozen=True)
 class NodeIds:
-    """How the ids of a table are read, and how messages call the nodes."""
+    """Functions that convert the ids of tables to nodes, and nodes to ids for messages."""
 
     lookup: Lookup
-    """The nodes of a column, batch by batch: by numbers, or names by a dictionary."""
+    """Returns the nodes of a column of ids in batches. Ids are numbers or names."""
     called: Called
-    """The ids of the nodes at these positions, as the table has them."""
+    """Returns the ids of nodes in the form of the tables, for messages."""
 
 
 _Batch = TypeVar("_Batch", bound=Sized)
@@ -86,7 +86,7 @@ _SHOWN = 5
 
 
 def numbered(first_id: int = 0, why: str = "") -> NodeIds:
-    """Ids that are numbers from `first_id` on; `why` names the reason for ids from 1."""
+    """Ids that are integers from `first_id`; `why` is the reason for ids from 1, for messages."""
 
     start = f": ids start at 1, {why}" if first_id else ""
 
@@ -108,7 +108,7 @@ def numbered(first_id: int = 0, why: str = "") -> NodeIds:
 
 
 def _numbers_in(table: Table, key: str) -> Iterator[NDArray[np.int64]]:
-    """A column of whole numbers, which Parquet may hold as texts.
+    """A column of integers in batches. Parquet may store them as texts.
 
     Errors: `InvalidError` for any other text.
     """
@@ -127,9 +127,9 @@ def _numbers_in(table: Table, key: str) -> Iterator[NDArray[np.int64]]:
 
 @dataclass(frozen=True)
 class KeyedRows:
-    """The values of a table, one row for each node.
+    """The values of a table with ids, sorted into the order of the nodes.
 
-    Cost: the table is read once for each share of the nodes that fits in `memory`.
+    Cost: reads the table once for each range of nodes that fits in `memory`.
     """
 
     table: Table
@@ -141,7 +141,7 @@ class KeyedRows:
     ids: NodeIds
     memory: int
     nodes: int | None
-    """Nodes of the graph, where known."""
+    """Number of nodes of the graph, if known."""
     absent: Any = None
     """The value of a node without a row; `None`: every node must have a row."""
     can_fill: bool = False
@@ -149,7 +149,7 @@ class KeyedRows:
 
     @cached_property
     def count(self) -> int:
-        """Nodes: as many as `nodes` says, else as the largest id asks for."""
+        """Number of nodes: `nodes`, or else the largest id plus one. Then it reads the ids."""
         if self.nodes is not None:
             return self.nodes
         largest = max(
@@ -166,9 +166,9 @@ class KeyedRows:
         return largest + 1
 
     def chunks(self) -> Iterator[NDArray[Any]]:
-        """Rows [nodes, columns] in the order of the nodes.
+        """Rows [nodes, columns] in chunks, in the order of the nodes.
 
-        Errors: `InvalidError` names ids that come twice, are out of range or are missing.
+        Errors: `InvalidError` names ids that are repeated, out of range or missing.
         """
         count = self.count
         step = max(self.memory // (self.dtype.itemsize * self.width + 1), 1024)
@@ -198,7 +198,7 @@ class KeyedRows:
             if self.absent is None:
                 hint = "give every node a row"
                 hint += ", or a value: `--fill 0` or `--fill nan`" if self.can_fill else ""
-                # The edges of a data set that is there are read from 0 already.
+                # `--one-based` helps only during an import, when the number of nodes is unknown.
                 is_open = self.nodes is None
                 if is_open and [*absent + first] == [0] and self.ids.called(absent) == [0]:
                     hint = "if ids start at 1: `--one-based`; else give every node a row"
@@ -233,7 +233,7 @@ class KeyedRows:
 def alongside(
     ids: Iterator[NDArray[np.int64]], batches: Iterator[_Batch]
 ) -> Iterator[tuple[NDArray[np.int64], _Batch]]:
-    """Each batch with the ids of its rows, however those are cut."""
+    """Each batch with the ids of its rows. The batches of ids may have other lengths."""
     left = np.empty(0, np.int64)
     for batch in batches:
         while len(left) < len(batch):

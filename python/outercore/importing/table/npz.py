@@ -1,4 +1,4 @@
-"""Members of `.npz` archives, read in chunks: `np.load` would bring a member in whole."""
+"""Reads arrays of `.npz` archives in chunks; `np.load` would read each array whole."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ from outercore.files.input_file import require_file
 from outercore.files.npy import read_header
 
 _MOST_UNPACKED = 1 << 28
-"""Bytes of a packed member that is read whole: packed, it may be a thousand times smaller."""
+"""Largest size in bytes of a compressed array that is read whole. Its file may be a thousand times
+smaller."""
 _DAMAGED = (
     *(zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, OverflowError),
     *(lzma.LZMAError, NotImplementedError, RuntimeError, struct.error),
 )
-"""What reading a damaged archive raises."""
+"""Errors that reading a damaged archive raises."""
 
 
 @dataclass(frozen=True)
@@ -39,19 +40,19 @@ class NpzMember:
     shape: tuple[int, ...]
     dtype: np.dtype
     data_offset: int
-    """Where its values begin, within the unpacked member."""
+    """Offset of its values in the decompressed member, in bytes."""
     fortran: bool = False
-    """Whether the first index varies fastest."""
+    """Whether the values are in column-major (Fortran) order."""
 
     @property
     def size(self) -> int:
-        """Bytes of its values."""
+        """Size of the values in bytes."""
         return prod(self.shape) * self.dtype.itemsize
 
     def values(self, step: int, first: int = 0, last: int | None = None) -> Iterator[NDArray]:
-        """The values `first..last` of the flattened array, `step` at a time.
+        """The values `first..last` of the flattened array, in chunks of `step` values.
 
-        Cost: a packed member is unpacked from its beginning up to `first`.
+        Cost: decompresses a compressed member from its beginning.
         """
         end = prod(self.shape) if last is None else last
         with _zip(self.archive) as archive, self._opened(archive) as file:
@@ -63,7 +64,7 @@ class NpzMember:
                 yield stored.astype(self.dtype.newbyteorder("="), copy=False)
 
     def rows_in_order(self) -> NpzMember:
-        """This member, if its rows lie one after the other.
+        """This member, if its values are in row-major (C) order.
 
         Errors: `InvalidError` for a matrix in Fortran order.
         """
@@ -75,7 +76,7 @@ class NpzMember:
         return self
 
     def in_memory_order(self) -> NpzMember:
-        """The same values with the shape that they have in C order: transposed or as it is."""
+        """The same values in C order: an array in Fortran order becomes its transpose."""
         if not self.fortran:
             return self
         return replace(self, shape=self.shape[::-1], fortran=False)
@@ -101,7 +102,7 @@ class NpzMember:
 
     @property
     def name(self) -> str:
-        """As the user writes it: `ARCHIVE:NAME`."""
+        """The name in the form of the user's input: `ARCHIVE:NAME`."""
         return f"{self.archive}:{self.member.removesuffix('.npy')}"
 
     def __str__(self) -> str:
@@ -115,9 +116,9 @@ def member_names(archive: Path) -> list[str]:
 
 
 def open_member(archive: Path, names: tuple[str, ...] = ()) -> NpzMember:
-    """The array `names[0]`, or the only one.
+    """Opens the array `names[0]`, or without `names` the only array.
 
-    Errors: `NotFoundError` and `InvalidError` list what there is.
+    Errors: `NotFoundError` and `InvalidError` list the existing arrays.
     """
     known = member_names(archive)
     arrays_there = listed(known)
@@ -149,7 +150,7 @@ def open_member(archive: Path, names: tuple[str, ...] = ()) -> NpzMember:
 
 
 def other_members(member: NpzMember) -> list[str]:
-    """A note that names the other arrays of its archive."""
+    """A note that names the other arrays of the member's archive."""
     others = [name for name in member_names(member.archive) if f"{name}.npy" != member.member]
     if not others:
         return []
@@ -160,10 +161,10 @@ def other_members(member: NpzMember) -> list[str]:
 
 
 def read_member(archive: Path, name: str) -> NDArray[Any]:
-    """An array of an archive, read whole and flattened.
+    """Reads a whole array of an archive, flattened.
 
-    Errors: `InvalidError` for a packed one that is large: what is not packed has the size of its
-    file.
+    Errors: `InvalidError` for a large compressed array. An uncompressed array may have any size,
+    because its file has the same size.
     """
     member = open_member(archive, (name,))
     with _zip(archive) as opened:

@@ -1,4 +1,4 @@
-"""Lists of pairs of nodes in files: text, Parquet and NumPy arrays, some at a time."""
+"""Reads lists of pairs of nodes in chunks, from text, Parquet and NumPy arrays."""
 
 from __future__ import annotations
 
@@ -26,10 +26,9 @@ _OTHERS = (".npz", ".mtx", ".gr", ".dimacs", ".nt")
 
 @dataclass(frozen=True)
 class PairList:
-    """Pairs of nodes in a file: by names where the data set has some, else by the ids that files
-    have for the nodes.
+    """Pairs of nodes in a file. If the data set has names, the file names nodes by them.
 
-    Rows count from 0.
+    Otherwise it has the ids of the imported files. Row numbers in messages count from 0.
     """
 
     spec: FileSpec
@@ -37,10 +36,10 @@ class PairList:
 
     @classmethod
     def parse(cls, text: str, ids: NamesOfType) -> PairList:
-        """The list in `FILE` or `FILE:SOURCE,TARGET`.
+        """Opens the list in `FILE` or `FILE:SOURCE,TARGET`.
 
-        Errors: `NotFoundError` for a missing file; `UnsupportedError` for formats of
-        graphs and matrices.
+        Errors: `NotFoundError` for a missing file; `UnsupportedError` for formats of graphs and
+        matrices.
         """
         spec = FileSpec.parse(text)
         if suffix_of(spec.path) in _OTHERS:
@@ -106,7 +105,7 @@ class PairList:
             return Parts().open(self.spec, TextOptions(), purpose)
         except InvalidError as error:
             if error.names("comment"):
-                # A comment is refused as a row: it does not name nodes of the data set.
+                # Comments are read as rows. They do not name nodes, so the rows are refused.
                 return Parts().open(self.spec, TextOptions(comment=""), purpose)
             if not any(isinstance(part, Remedy) for part in error.hint):
                 raise

@@ -1,4 +1,4 @@
-"""Tables in Parquet: one file, or all files of a directory."""
+"""Reads tables in Parquet: one file, or all files of a directory."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from outercore.importing.table.text import suffix_of
 
 _BATCH = 1 << 15
 _READ = 1 << 20
-"""Bytes of a column that are read at once."""
+"""Bytes of a column that one read brings."""
 PARQUET = ("*.parquet", "*.pq")
 """The files of a directory that is one table."""
 
@@ -50,7 +50,7 @@ def is_parquet(path: Path) -> bool:
 
 
 def natural(path: Path) -> list[tuple[int, str]]:
-    """Sorts names as people do: `part.2` before `part.10`."""
+    """Sort key by which `part.2` comes before `part.10`."""
     parts = re.split(r"([0-9]+)", path.name)
     keys = [(int(part), "") if place % 2 else (-1, part) for place, part in enumerate(parts)]
     return [*keys, (-1, path.name)]
@@ -69,10 +69,9 @@ class ParquetTable(Table):
 
     @cached_property
     def schema(self) -> Any:
-        """The Arrow schema: the columns of the first file, with types that hold what all have.
+        """The Arrow schema: the columns of the first file, with types that hold all files' values.
 
-        Errors: `InvalidError` for a file with other columns, or with a type that no such type
-        includes.
+        Errors: `InvalidError` for a file with other columns, or with types without a common type.
         """
         with _parquet_file(self.files[0]) as file:
             schema = file.schema_arrow
@@ -113,7 +112,7 @@ class ParquetTable(Table):
         return count
 
     def dtype(self, name: str) -> np.dtype | None:
-        """The NumPy type; `None` for what holds no numbers."""
+        """The NumPy type of a column; `None` for a column without numbers."""
         kind = self.schema.field(name).type
         if pa.types.is_dictionary(kind):
             kind = kind.value_type
@@ -136,7 +135,7 @@ class ParquetTable(Table):
         return f"Parquet, {columns} {'column' if columns == 1 else 'columns'}"
 
     def missing(self, name: str) -> int:
-        """Nulls of a column; it is read for it."""
+        """Number of nulls in a column. Reads the column."""
         return sum(column.null_count for (column,) in self.batches([name]))
 
     def list_type(self, name: str) -> pa.DataType | None:
@@ -154,7 +153,7 @@ class ParquetTable(Table):
         yield from (column for (column,) in self.batches([name], rows))
 
     def batches(self, columns: list[str], rows: int = _BATCH) -> Iterator[list[Any]]:
-        """The columns as Arrow arrays, batch by batch."""
+        """The columns as Arrow arrays, in batches of at most `rows` rows."""
         for path in self.files:
             with _parquet_file(path) as file:
                 try:
@@ -164,7 +163,7 @@ class ParquetTable(Table):
                     raise InvalidError(f"Parquet file `{path}`: {error}") from None
 
     def _as_in_schema(self, column: Any, name: str) -> Any:
-        """A column of one of the files in the type that all have in common."""
+        """A column of one file in the common type of all files."""
         kind = self.schema.field(name).type
         if column.type == kind:
             return column
@@ -225,8 +224,10 @@ class ParquetTable(Table):
 
 
 def _common_type(one: Any, other: Any) -> Any:
-    """The type that holds the values of both; `None` where there is none. A number that it cannot
-    hold is refused when it is read."""
+    """The type for the values of both types; `None` if no type fits.
+
+    A number that the type cannot hold exactly is refused when it is read.
+    """
     if one == other:
         return one
     schemas = [pa.schema([("", _widened(kind))]) for kind in (one, other)]
@@ -237,7 +238,10 @@ def _common_type(one: Any, other: Any) -> Any:
 
 
 def _widened(kind: Any) -> Any:
-    """Arrow has no common type for dates and times, nor for texts that are stored differently."""
+    """A wider type: dates become times, and all forms of texts become large strings.
+
+    Arrow has no common type for dates and times, or for texts in different forms.
+    """
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
     if pa.types.is_date(kind):
@@ -247,10 +251,10 @@ def _widened(kind: Any) -> Any:
 
 @contextmanager
 def _parquet_file(path: Path) -> Iterator[Any]:
-    """An open Parquet file; what is wrong with it is an `InvalidError` that names it."""
+    """Context of an open Parquet file. Errors: `InvalidError` with its name."""
     require_file(path, "Parquet file")
     try:
-        # With a buffer before, Arrow reads all columns of a row group at once, of any size.
+        # With `pre_buffer`, Arrow would read all columns of a row group at once, of any size.
         file = pa.parquet.ParquetFile(path, buffer_size=_READ, pre_buffer=False)
     except (pa.ArrowException, OSError) as error:
         raise InvalidError(f"Parquet file `{path}`: {error}") from None
@@ -262,7 +266,7 @@ def _parquet_file(path: Path) -> Iterator[Any]:
 
 @contextmanager
 def _arrow_errors(where: str) -> Iterator[None]:
-    """Turns what Arrow says of values that it cannot convert into our error about the column."""
+    """Context that turns Arrow's errors of conversion into an `InvalidError` about the column."""
     try:
         yield
     except pa.ArrowException as error:
@@ -272,8 +276,9 @@ def _arrow_errors(where: str) -> Iterator[None]:
 
 
 def _numbers(column: Any, where: str, first: int) -> NDArray[Any]:
-    """A column of numbers as NumPy has it, dates and times in microseconds since 1970; nulls have
-    any value.
+    """A column of numbers as a NumPy array. The values of nulls are undefined.
+
+    Dates and times become microseconds since 1970; `first` is the first row, for messages.
 
     Errors: as `in_microseconds`.
     """
@@ -292,8 +297,9 @@ def _numbers(column: Any, where: str, first: int) -> NDArray[Any]:
 
 
 def _require_same_decimals(column: Any, values: NDArray[Any], where: str, first: int) -> None:
-    """Errors: `InvalidError` with the first whole number that is another one as a float; fractions
-    are rounded.
+    """Errors: `InvalidError` with the first integer that changes as a float.
+
+    Fractions may be rounded.
     """
     rounded = pa.array(np.where(np.asarray(column.is_null()), 0, values))
     try:

@@ -1,4 +1,4 @@
-"""Several files of one table: each with its header, or only the first one."""
+"""Opens several files of one table. All of them may have a header, or only the first file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NUMBER = re.compile(r"[-+.\d]*")
 
 @dataclass
 class Parts:
-    """The columns of the first of several files, for the files that follow."""
+    """The columns of the first of several files. They hold for the files that follow."""
 
     _first: Table | None = None
     _ends: tuple[str, ...] = ()
@@ -31,11 +31,10 @@ class Parts:
     """The first file without a header."""
 
     def open(self, spec: FileSpec, options: TextOptions, purpose: Purpose) -> Table:
-        """The table in a file; where columns are chosen by name, the first line of a text names
-        them.
+        """Opens the table in a file. If `spec` chooses columns by name, a text needs a header.
 
-        Errors: `NotFoundError` for a column that is not there; `InvalidError` for a file that can
-        be read in two ways.
+        Errors: `NotFoundError` for a missing column; `InvalidError` for a file that can be read in
+        two ways.
         """
         table: Table
         if is_parquet(spec.path):
@@ -56,9 +55,9 @@ class Parts:
         chosen: tuple[str, ...] = (),
         convention: Convention | None = None,
     ) -> TextTable:
-        """How a text is written. One without a header has the columns of the first file.
+        """Opens a text. If it has no header, it gets the columns of the first file.
 
-        `chosen` are columns that its header has to name.
+        `chosen` are columns that the header must have; `columns` is the number of fields, if known.
 
         Errors: as `TextTable.detect`.
         """
@@ -81,7 +80,7 @@ class Parts:
         except InvalidError as error:
             if options.header is not None or not error.names("header"):
                 raise
-            # The first file has names for the columns, so that this line may well be data.
+            # The first file has a header, so the first line of this file may be data.
             found = detected(replace(options, header=False))
             if found.width != first.width:
                 raise error from None
@@ -95,10 +94,10 @@ class Parts:
         return found.below(first)
 
     def _require_same_kind(self, file: TextTable, *, of_names: bool) -> None:
-        """Errors: `InvalidError` where it is unclear whether the first lines are headers.
+        """Errors: `InvalidError` if it is unclear whether the first lines are headers.
 
-        They are the same in two files; or, `of_names` of nodes, only the second file seems to have
-        a header, and its words are not the usual ones.
+        Either two files have the same first line. Or only the second file seems to have a header,
+        without usual names of columns, and nodes have names (`of_names`), so it may be data.
         """
         if (first := self._unnamed) is None:
             self._unnamed = file if file.header is None else None
@@ -117,8 +116,10 @@ class Parts:
             )
 
     def by_name(self, spec: FileSpec, table: Table, ends: int = 2) -> tuple[FileSpec, str]:
-        """The file with the columns of the first file, if it has these in another order; and a
-        note on that."""
+        """Chooses the columns by name if a file has the first file's columns in another order.
+
+        `ends` is the number of columns that are compared. Returns the file, and a note or "".
+        """
         has_others = (
             bool(self._ends)
             and not spec.columns
@@ -135,9 +136,9 @@ class Parts:
     def edges(
         self, spec: FileSpec, table: Table, values: Container[str] = ()
     ) -> tuple[FileSpec, EdgeColumns, str]:
-        """The file and its ends of edges, as in the first file; and a note on that.
+        """The file, its ends of edges with the names as in the first file, and a note or "".
 
-        Errors: `NotFoundError` for a column of `spec` that is not there; as `edge_columns`.
+        Errors: as `edge_columns`; `NotFoundError` for a missing column of `spec`.
         """
         require_columns(table, spec)
         spec, by_name = self.by_name(spec, table)
@@ -146,7 +147,7 @@ class Parts:
         return spec, ends, by_name
 
     def remember(self, table: Table, ends: tuple[str, ...]) -> None:
-        """`table` is the first file, if it has names for its columns; `ends` are those taken."""
+        """Stores the first table with a header, and the columns `ends` that are used from it."""
         if self._first is None and table.is_named:
             self._first, self._ends = table, ends
 
@@ -157,10 +158,10 @@ def _first_line(file: TextTable) -> list[str]:
 
 
 def _is_data(line: list[str], *files: TextTable) -> bool:
-    """Whether the first line of these files is data rather than a header.
+    """Whether the first line, which is the same in all files, is data rather than a header.
 
-    Names of nodes and relations occur again below, and names of columns do not. Files of this line
-    alone would hold nothing if it were a header.
+    It is data if its words occur again below: names of nodes and relations do so, but names of
+    columns do not. It is also data if no file has other lines.
 
     Cost: reads the first batch of each file.
     """
@@ -174,7 +175,7 @@ def _is_data(line: list[str], *files: TextTable) -> bool:
 def _with_names_of(
     first: TextTable, detected: Callable[[TextOptions], TextTable], options: TextOptions
 ) -> TextTable | None:
-    """The file with its first line as the header, if this names the columns of `first`."""
+    """The file with its first line as header, if that line has the columns of `first`."""
     if options.header is False:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Rows for nodes, edges or graphs: from files, from tables and from arrays in memory, in chunks."""
+"""Reads rows for nodes, edges or graphs in chunks: from files, tables and arrays in memory."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ _TEXTS = (".csv", ".tsv", ".txt", ".tab", ".dat", "")
 
 @dataclass(frozen=True)
 class RowSource:
-    """Rows of one type and width.
+    """Rows of one type and width, in chunks.
 
-    Shapes: chunks are [rows] where `width` is `None`, else [rows, width].
+    Shapes: chunks are [rows] if `width` is `None`, else [rows, width].
     """
 
     name: str
@@ -69,43 +69,43 @@ class RowSource:
     path: Path | None = None
     """A `.npy` file with exactly these rows, which the core reads."""
     whole: tuple[int, ...] = ()
-    """Columns of a float type that the file has as whole numbers: they must stay what they are."""
+    """Places of the columns that are integers in the file and floats here. They must not change."""
     key: str | None = None
-    """The column of ids that the rows are joined by."""
+    """The column of ids by which rows are joined to nodes."""
     notes: list[str] = field(default_factory=list)
     """How the file was understood, to be shown once."""
     typed: bool = True
     """Whether the file says the type of its numbers; text does not."""
     files: tuple[FileState, ...] = ()
-    """The files, as they were when they were opened."""
+    """The files, in the state in which they were opened."""
     keeps_form: bool = False
-    """Whether batches have features and labels in this shape and type. A table has no form: its
-    columns are joined, and a gap makes whole numbers floats."""
+    """Whether batches keep this shape and type of features and labels. For a table it is false: its
+    columns are joined, and a missing value turns integers into floats."""
     is_column: bool = False
-    """Whether its owner had one value a row in a column, [rows, 1]."""
+    """Whether the input has the shape [rows, 1]."""
     has_gaps: bool = False
-    """Whether NaN stands for missing values, with any options."""
+    """Whether NaN marks missing values, independent of options."""
     times: str | None = None
-    """The type of points in time, as the manifest has it."""
+    """The type of points in time, as in the manifest."""
     padded: int = 0
-    """Ids of nodes with zeros in front, which are read as numbers."""
+    """Number of node ids with leading zeros, which are read as numbers."""
     mirrored: Callable[[], Iterator[NDArray]] | None = None
-    """The rows of edges with the reverse of each entry that a symmetric file leaves out."""
+    """Rows of edges of a symmetric file, with a row for each reverse entry that it leaves out."""
 
     @property
     def row_shape(self) -> list[int]:
-        """Extents of a row, as its owner had it."""
+        """The shape of a row in the input."""
         width = 1 if self.is_column else self.width
         return [] if width is None else [width]
 
     def with_reverse(self) -> RowSource:
-        """The rows of a graph that is stored as it is given, with both entries of a pair."""
+        """The rows with reverse entries of a symmetric file, for a graph of directed edges."""
         return self if self.mirrored is None else replace(self, chunks=self.mirrored)
 
     def changed(self, change: Callable[[NDArray, int], NDArray], **fields: Any) -> RowSource:
-        """The rows with other values: `change` gets a chunk and the number of its first row.
+        """The rows after `change`, a function of a chunk and the number of its first row.
 
-        `fields` are further fields that differ.
+        `fields` are other fields that change.
         """
 
         def of(source: Callable[[], Iterator[NDArray]]) -> Iterator[NDArray]:
@@ -121,7 +121,7 @@ class RowSource:
 
 @dataclass(frozen=True)
 class Reading:
-    """The user's options on the files of an import."""
+    """The user's options for the files of an import."""
 
     text: TextOptions = field(default_factory=TextOptions)
     fill: float | None = None
@@ -138,21 +138,21 @@ class Reading:
     """The reason for ids from 1, for messages."""
     rows_of: Literal["nodes", "edges"] = "nodes"
     is_in_order: bool = False
-    """Whether rows are in the order of the nodes, with any columns of ids."""
+    """Whether rows are in the order of the nodes, even if the table has a column of ids."""
     purpose: Purpose = "table"
-    """The use of the tables of nodes, which decides which lines are comments."""
+    """The use of the tables of nodes. It decides which lines are comments."""
     takes_times: bool = False
-    """Whether one column, of texts too, may be dates and times: an array, and no features."""
+    """Whether a single column, also of texts, may be dates and times. False for features."""
 
     def starting_at(self, first_id: int, why: str) -> Reading:
-        """The same, with this first id for every file; `why` names the reason for ids from 1."""
+        """A copy with this first id for all files; `why` is the reason for ids from 1."""
         if first_id == int(self.text.one_based):
             return self
         return replace(self, text=replace(self.text, one_based=first_id == 1), why_from_1=why)
 
     @property
     def node_ids(self) -> NodeIds:
-        """How a column of ids is read."""
+        """The functions that read a column of ids."""
         return self.ids or numbered(int(self.text.one_based), self.why_from_1)
 
 
@@ -163,13 +163,14 @@ def open_rows(
     missing: Missing = "nan",
     absent: Any = None,
 ) -> RowSource:
-    """The rows of a `.npy`, a member of a `.npz`, or columns of a text or Parquet file.
+    """Opens the rows of a `.npy` file, an array of a `.npz`, or columns of a text or Parquet file.
 
-    A table with a column of ids is put into the order of the nodes; `absent` is the value
-    of a node without a row; `None` refuses the file.
+    The rows of a table with a column of ids are sorted into the order of the nodes. `absent` is the
+    value of a node without a row; for `None`, such a node is an error. `missing` is the value of an
+    empty cell.
 
-    Errors: `NotFoundError` for the file or column, `InvalidError` for a table without rows, or of
-    a type that holds no numbers.
+    Errors: `NotFoundError` for a missing file or column; `InvalidError` for a table without rows,
+    and for a type without numbers.
     """
     spec = text if isinstance(text, FileSpec) else FileSpec.parse(text, may_leave_out=True)
     reading = reading or Reading()
@@ -188,7 +189,7 @@ def open_rows(
 
 
 def is_array(spec: FileSpec) -> bool:
-    """Whether a file holds arrays of NumPy, and no table."""
+    """Whether a file holds NumPy arrays rather than a table."""
     return suffix_of(spec.path) in (".npy", ".npz")
 
 
@@ -201,10 +202,9 @@ def _require_table(spec: FileSpec) -> None:
 
 
 def as_times(name: str, rows: RowSource) -> RowSource:
-    """Rows of an array that is called like times: whole numbers that the file has as floats become
-    whole numbers, as times are.
+    """Converts floats without fractions to integers, if `name` is typical for times.
 
-    Cost: reads floats once.
+    Cost: reads floats once more.
     """
     is_one = rows.width is None and rows.dtype.kind == "f" and is_time_name(name)
     if not is_one or not are_whole(rows.chunks()):
@@ -213,7 +213,7 @@ def as_times(name: str, rows: RowSource) -> RowSource:
 
 
 def time_rows(table: Table, name: str) -> RowSource:
-    """A column of times, as `time_values`."""
+    """The rows of a column of times, as `time_values` reads them."""
     return RowSource(
         f"{table.path}:{name}",
         np.dtype(np.int64),
@@ -224,7 +224,7 @@ def time_rows(table: Table, name: str) -> RowSource:
 
 
 def _require_rows(table: Table, *, of_names: bool = False) -> None:
-    """Errors: `InvalidError` for a table without rows; a line of words is data only of names."""
+    """Errors: `InvalidError` for a table without rows; with `of_names`, its header may be data."""
     if table.rows:
         return
     if isinstance(table, TextTable) and table.is_named:
@@ -238,10 +238,10 @@ def _require_rows(table: Table, *, of_names: bool = False) -> None:
 def open_node_table(
     spec: FileSpec, reading: Reading, *, may_be_empty: bool = False, parts: Parts | None = None
 ) -> Table:
-    """A text or Parquet file with rows for nodes; `parts` are the previous files of the same
-    table.
+    """Opens a text or Parquet file with rows for nodes.
 
-    With `may_be_empty` a table that names its columns may be empty.
+    `parts` are the previous files of the same table. With `may_be_empty`, a table with a header may
+    have no rows.
 
     Errors: as `open_rows`.
     """
@@ -255,8 +255,9 @@ def open_node_table(
 
 
 def require_row_of_each_node(text: str, rows: RowSource, reading: Reading) -> None:
-    """Errors: `InvalidError` for rows in the order of the file, of another number than the nodes,
-    where a column of the table may say which nodes they are for.
+    """Errors: `InvalidError` if the number of rows differs from the number of nodes.
+
+    It checks only tables that have another column, which may have the ids of the rows.
     """
     spec = FileSpec.parse(text, may_leave_out=True)
     if rows.key is not None or rows.count in (None, reading.nodes) or is_array(spec):
@@ -280,9 +281,11 @@ def table_rows(
     missing: Missing = "nan",
     absent: Any = None,
 ) -> RowSource:
-    """Columns of a table as rows, in the order of the file or, with a key, of the nodes.
+    """The rows of columns of a table, in the order of the file, or of the nodes if it has a key.
 
-    Errors: `InvalidError` for a column that may say another order.
+    `missing` and `absent` as in `open_rows`.
+
+    Errors: `InvalidError` for a column whose numbers may mean another order of the rows.
     """
     left_out: list[str] = []
     if not reading.is_in_order:
@@ -294,9 +297,9 @@ def table_rows(
     may_be_times = width is None and reading.takes_times
     times = times_of(table, values[0], in_text=True) if may_be_times else None
     if absent is None and times is None and (reading.fill is not None or reading.keeps_gaps):
-        # A node without a row is filled as a field without a value is.
+        # Nodes without a row are filled like empty cells.
         absent = np.nan
-    # Whole numbers lack NaN for the nodes without a row.
+    # Integers cannot hold NaN for nodes without a row.
     is_float = columns.key is not None and absent is not None and np.isnan(absent)
     if width is None and table.list_type(values[0]) is not None:
         width, dtype, source = list_rows(table, values[0], _CHUNK_BYTES)
@@ -358,14 +361,14 @@ def table_rows(
 
 
 def without_gaps(rows: NDArray, fill: float | None) -> NDArray:
-    """`rows` with `fill` for NaN."""
+    """`rows` with `fill` instead of NaN."""
     if fill is None or rows.dtype.kind != "f":
         return rows
     return np.where(np.isnan(rows), np.array(fill, rows.dtype), rows)
 
 
 def filled(source: RowSource, fill: float | None) -> RowSource:
-    """`source` with `fill` for NaN."""
+    """`source` with `fill` instead of NaN."""
     if fill is None or source.dtype.kind != "f":
         return source
     return source.changed(lambda rows, _: without_gaps(rows, fill))
@@ -382,7 +385,7 @@ def _as_floats(spec: FileSpec, source: Batches) -> Batches:
 
 
 def _whole_columns(table: Table, columns: list[str], dtype: np.dtype) -> tuple[int, ...]:
-    """The places of the columns that are whole numbers in the file and floats in `dtype`."""
+    """The places of the columns that are integers in the file, if `dtype` is a float type."""
     if dtype.kind != "f":
         return ()
     kinds = [table.dtype(name) for name in columns]
@@ -392,9 +395,9 @@ def _whole_columns(table: Table, columns: list[str], dtype: np.dtype) -> tuple[i
 
 
 def common_type(table: Table, columns: list[str], missing: Missing = "nan") -> np.dtype:
-    """The type that holds all columns.
+    """The type that can hold the values of all columns; `missing` is the value of empty cells.
 
-    Errors: `InvalidError` for a column that holds no numbers.
+    Errors: `InvalidError` for a column without numbers.
     """
     kinds = []
     for name in columns:
@@ -414,9 +417,9 @@ def common_type(table: Table, columns: list[str], missing: Missing = "nan") -> n
 
 
 def _no_numbers(table: Table, name: str, columns: list[str]) -> InvalidError:
-    """What to say of a column without numbers, one of `columns`.
+    """The error for the column `name` of `columns`, which has values other than numbers.
 
-    Cost: reads a text up to the first such field.
+    Cost: reads a text up to the first such value.
     """
     found = table.kind(name)
     way = "cast the column to numbers: `column.cast('float64')`"
@@ -437,7 +440,7 @@ def _no_numbers(table: Table, name: str, columns: list[str]) -> InvalidError:
 
 
 def _first_text(table: Table, name: str) -> str:
-    """The first field of a text that is not a number, and its place."""
+    """The first field of a column that is not a number, and its place, as text."""
     if isinstance(table, TextTable):
         try:
             for _ in table.numbers([name], np.dtype(np.float64), "nan"):
@@ -465,7 +468,7 @@ def from_array(name: str, array: NDArray) -> RowSource:
 
 
 def name_arrays(kind: str, names: pa.Array, called: str = "") -> list[NodeArray]:
-    """Names in memory as the two arrays that keep them; `called` is what messages call both."""
+    """The two arrays that store names: offsets and bytes; `called` names them in messages."""
     offsets, characters = offsets_and_bytes(names)
     return [
         NodeArray("names", f"{kind}.{part}", from_array(called or f"{kind}.{part}", values))
@@ -474,7 +477,7 @@ def name_arrays(kind: str, names: pa.Array, called: str = "") -> list[NodeArray]
 
 
 def npz_rows(member: NpzMember) -> RowSource:
-    """Rows of a member of a `.npz` archive."""
+    """Rows of an array of a `.npz` archive."""
     name = member.name
     require_numbers(str(member), member.dtype)
     member = member.rows_in_order()
@@ -497,7 +500,7 @@ def npz_rows(member: NpzMember) -> RowSource:
 
 
 def count_rows(source: RowSource) -> int:
-    """The number of rows, reading them where nothing else tells."""
+    """The number of rows. Reads them if the number is unknown."""
     if source.count is not None:
         return source.count
     return sum(len(chunk) for chunk in source.chunks())
@@ -510,7 +513,7 @@ def _npy(spec: FileSpec, fill: float | None) -> RowSource:
     require_numbers(where, array.dtype)
     if not array.ndim:
         raise InvalidError(f"{where}: expected rows, found a single number")
-    # The core reads C order; other orders are put into it here, chunk by chunk.
+    # The core reads C order. Arrays in other orders are converted here, in chunks.
     in_order = array.flags.c_contiguous and array.dtype.isnative
     if array.ndim > 2 and not in_order:
         raise InvalidError(
@@ -543,4 +546,4 @@ class NodeArray:
     name: str
     rows: RowSource
     of_type: str | None = None
-    """The node type, or edge type, that it belongs to in a graph of several."""
+    """The node type or edge type of the array, in a graph with several types."""

@@ -1,4 +1,4 @@
-"""Sparse matrices as `scipy.sparse.save_npz` writes them, without SciPy: as edges and as rows."""
+"""Reads sparse matrices of `scipy.sparse.save_npz` without SciPy: as edges, or as rows."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from outercore.importing.table.text import suffix_of
 _CHUNK = 1 << 20
 _CHUNK_BYTES = 8 << 20
 _WIDEST = 1 << 28
-"""Bytes of a row with all its zeros."""
+"""Largest size of a dense row in bytes."""
 
 
 @dataclass(frozen=True)
 class SparseMatrix:
-    """Row i, column j is an edge from i to j; its value is the weight."""
+    """A sparse matrix as a graph: the value at row i, column j is the weight of edge i to j."""
 
     format: str
     nodes: int
@@ -37,14 +37,14 @@ class SparseMatrix:
 
 
 def is_sparse_matrix(members: list[str]) -> bool:
-    """Whether an archive with these arrays is a sparse matrix of SciPy."""
+    """Whether an archive with arrays of these names is a sparse matrix of SciPy."""
     return {"format", "shape", "data"} <= set(members)
 
 
 def _form_and_shape(path: Path) -> tuple[str, tuple[int, int]]:
     """The form of a matrix, such as `csr`, and its numbers of rows and columns.
 
-    Errors: `CorruptError` for what SciPy does not write.
+    Errors: `CorruptError` for content that SciPy does not write.
     """
     form, shape = open_member(path, ("format",)), open_member(path, ("shape",))
     if prod(form.shape) != 1 or form.dtype.kind not in "SU" or form.dtype.itemsize > 64:
@@ -59,9 +59,9 @@ def _form_and_shape(path: Path) -> tuple[str, tuple[int, int]]:
 
 
 def sparse_edges(path: Path) -> SparseMatrix:
-    """The edges of a square sparse matrix in CSR, CSC or COO form.
+    """Opens the edges of a square sparse matrix in CSR, CSC or COO form.
 
-    Cost: read in chunks, for a matrix of any size.
+    Cost: reads in chunks, so the matrix may have any size.
     Errors: `InvalidError` for a matrix that is not square; `UnsupportedError` for other forms.
     """
     form, (rows, columns) = _form_and_shape(path)
@@ -121,9 +121,9 @@ def sparse_edges(path: Path) -> SparseMatrix:
 
 
 def _pointers(path: Path, rows: int, count: int) -> Iterator[tuple[int, NDArray[np.int64]]]:
-    """Where the entries of some rows begin, and the last of them ends; with the first row.
+    """The array `indptr` in chunks: the first row, and the bounds of the entries of its rows.
 
-    Errors: `CorruptError` unless they ascend from 0 to `count`, one for each row and one more.
+    Errors: `CorruptError` unless it ascends from 0 to `count` and has `rows` + 1 values.
     """
     member = open_member(path, ("indptr",))
     if prod(member.shape) != rows + 1:
@@ -131,7 +131,7 @@ def _pointers(path: Path, rows: int, count: int) -> Iterator[tuple[int, NDArray[
     wrong = CorruptError(f"`{path}`: `indptr` is no list of ascending positions")
     first = last = 0
     for chunk in member.values(_CHUNK):
-        # The end of the rows before is where these begin.
+        # The last bound of the previous chunk is the first bound of this chunk.
         before = np.array([last] if first else [], np.int64)
         bounds = np.concatenate([before, chunk.astype(np.int64)])
         if (not first and bounds[0] != 0) or np.any(np.diff(bounds) < 0):
@@ -158,7 +158,7 @@ class _Values:
 
 
 def is_sparse(spec: FileSpec) -> bool:
-    """Whether a file is a sparse matrix as `scipy.sparse.save_npz` writes it."""
+    """Whether a file is a sparse matrix in the format of `scipy.sparse.save_npz`."""
     return (
         suffix_of(spec.path) == ".npz"
         and not spec.columns
@@ -167,10 +167,10 @@ def is_sparse(spec: FileSpec) -> bool:
 
 
 def sparse_rows(path: Path) -> RowSource:
-    """The rows of a CSR matrix.
+    """The rows of a CSR matrix, as dense rows.
 
     Shapes: [rows, columns] of the type of its values.
-    Cost: the matrix is held in memory in its sparse form.
+    Cost: keeps the matrix in memory in its sparse form.
     Errors: `UnsupportedError` for another form; `CorruptError` for an index outside the matrix.
     """
     form, (count, width) = _form_and_shape(path)
@@ -199,7 +199,7 @@ def sparse_rows(path: Path) -> RowSource:
             rows = np.zeros((last - first, width), data.dtype)
             own = slice(ends[first], ends[last])
             places = np.repeat(np.arange(last - first), np.diff(ends[first : last + 1]))
-            # An entry that stands twice counts twice, as in SciPy.
+            # Repeated entries are added, as in SciPy.
             np.add.at(rows, (places, indices[own]), data[own])
             yield rows
 

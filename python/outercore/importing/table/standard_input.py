@@ -1,4 +1,4 @@
-"""Standard input as an input file, stored next to the data set until the import is done."""
+"""Stores standard input in a file next to the data set, until the import is complete."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _KINDS = {
     b"PK\x03\x04": ".npz",
     b"%%MatrixMarket": ".mtx",
 }
-"""The first bytes of files other than text. Packed text is recognised as text is."""
+"""First bytes and endings of files other than text. Compressed text counts as text."""
 
 
 @dataclass(frozen=True)
@@ -33,10 +33,10 @@ class Piped:
 
     files: list[str]
     path: Path | None = None
-    """The file that holds it."""
+    """The file with the content of standard input, if any."""
 
     def named(self, message: str) -> str:
-        """A message that calls the file what the user knows."""
+        """The message, with "standard input" instead of the path of its file."""
         if self.path is None:
             return message
         for path in (re.escape(str(one)) for one in (self.path.resolve(), self.path)):
@@ -48,11 +48,13 @@ class Piped:
 
 @contextmanager
 def piped(files: Sequence[str], out: Path, *, overwrite: bool) -> Iterator[Piped]:
-    """`files` with a file for `-` or `/dev/stdin:SOURCE,TARGET`, which is gone after the block.
+    """Context that replaces `-` or `/dev/stdin:SOURCE,TARGET` in `files` by a temporary file.
 
-    Cost: as much space next to `out` as standard input has bytes.
-    Errors: `InvalidError` where `-` is given twice, nothing is piped, or `out` holds a data set
-    that is not to be replaced; `NoSpaceError`. Errors of the block name standard input.
+    The end of the block removes the file.
+
+    Cost: disk space next to `out` for all bytes of standard input.
+    Errors: `InvalidError` if `-` is given twice, if standard input is a terminal, or if `out` holds
+    a data set without `overwrite`; `NoSpaceError`. Errors of the block name standard input.
     """
     given = [text for text in files if text.partition(":")[0] in ("-", "/dev/stdin")]
     if not given:
@@ -66,7 +68,7 @@ def piped(files: Sequence[str], out: Path, *, overwrite: bool) -> Iterator[Piped
             f"--out {quoted(out)}`"
         )
     require_directory_of(out)
-    # The import would say so as well, but only after everything has been read.
+    # The import would raise this error, too, but only after all input has been read.
     if is_data_set(out) and not overwrite:
         raise InvalidError(
             f"`{out}` holds a data set already\nhint: choose another directory, or pass "
@@ -86,7 +88,7 @@ def piped(files: Sequence[str], out: Path, *, overwrite: bool) -> Iterator[Piped
 
 
 def _saved(stream: BinaryIO, path: Path) -> Path:
-    """A file with all of `stream`, with the ending of its kind."""
+    """Writes `stream` to the file `path`, with the ending of its format added."""
     start = stream.read(_CHUNK)
     kind = next((kind for sign, kind in _KINDS.items() if start.startswith(sign)), ".txt")
     path = path.with_name(path.name + kind)
@@ -102,6 +104,6 @@ def _saved(stream: BinaryIO, path: Path) -> Path:
         with suppress(OSError):
             path.unlink()
         raise
-    # The same bytes have the same time, so a stopped import is resumed when they are piped again.
+    # The file's time is a digest of its bytes. So a stopped import resumes with the same input.
     os.utime(path, ns=(int.from_bytes(digest.digest(), "little"),) * 2)
     return path

@@ -1,4 +1,4 @@
-"""Tables: columns of numbers or text by their names, read in batches."""
+"""The interface of tables: named columns of numbers or text, read in batches."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from outercore.errors import InvalidError, NotFoundError
 from outercore.files.file_spec import FileSpec
 
 Numbers = Iterator[NDArray[Any]]
-"""Batches of rows [n] or [n, columns] of one type."""
+"""Batches of rows of one type, [n] or [n, columns]."""
 Missing = Literal["nan", "minus_one"]
-"""The value for a missing one: NaN, or -1 where the column holds whole numbers."""
+"""What replaces a missing value: NaN, or -1 in a column of integers."""
 
 
 @dataclass(frozen=True)
 class Table(ABC):
-    """Columns by name; values arrive unchanged or are refused."""
+    """A table with named columns. A value is read unchanged, or it is an error."""
 
     path: Path
-    """The file or the directory; the first one of several."""
+    """The file or directory; the first file of several."""
 
     @property
     @abstractmethod
     def names(self) -> list[str]:
-        """The columns; `column 1`, `column 2`, ... in a text without a header."""
+        """The names of the columns; `column 1`, `column 2`, ... in a text without a header."""
 
     @property
     @abstractmethod
     def rows(self) -> int:
-        """The number of rows; a text file is read for it."""
+        """The number of rows. Reads a text file once."""
 
     @property
     def is_named(self) -> bool:
@@ -52,25 +52,25 @@ class Table(ABC):
 
     @abstractmethod
     def described(self, *, has_names: bool = False) -> str:
-        """The form of the file, in words; nodes with names lack a first number."""
+        """The format of the file as text for notes. With `has_names`, it omits the first id."""
 
     @abstractmethod
     def dtype(self, name: str) -> np.dtype | None:
         """The type of a column of numbers or Booleans; `None` for text."""
 
     def kind(self, name: str) -> str:
-        """The type of a column, in words for messages."""
+        """The type of a column as text for messages."""
         dtype = self.dtype(name)
         return "text" if dtype is None else str(dtype)
 
     def missing(self, name: str) -> int:
-        """Rows without a value in a column."""
+        """Number of rows without a value in a column."""
         return 0
 
     def padded(self, name: str) -> int:
-        """Whole numbers with zeros in front, such as `007`, in a column of texts.
+        """Number of integers with leading zeros, such as `007`, in a column of texts.
 
-        Cost: reads the column, unless a text was read for its rows.
+        Cost: reads the column, unless `rows` has already read the text.
         """
         if self.kind(name) != "text":
             return 0
@@ -81,16 +81,16 @@ class Table(ABC):
 
     @abstractmethod
     def numbers(self, columns: list[str], dtype: np.dtype, missing: Missing) -> Numbers:
-        """Batches [rows, len(columns)] of `dtype`.
+        """Batches [rows, len(columns)] of the columns as `dtype`; `missing` is for empty cells.
 
         Errors: `InvalidError` for a value that would change, with its row or line.
         """
 
     @abstractmethod
     def texts(self, columns: list[str], empty: str | None = None) -> Iterator[list[pa.Array]]:
-        """Batches of the columns as Arrow's large strings; integers as decimals.
+        """Batches of the columns as Arrow's large strings; integers become decimal texts.
 
-        `empty` stands for nulls.
+        `empty` replaces nulls.
 
         Errors: `InvalidError` for a null without `empty`, and for a column of another type.
         """
@@ -100,19 +100,19 @@ class Table(ABC):
         return None
 
     def lists(self, name: str, rows: int) -> Iterator[pa.Array]:
-        """Batches of at most `rows` lists of a column of lists; a null for a missing one."""
+        """Batches of at most `rows` lists of a column of lists; a missing list is a null."""
         return iter(())
 
 
 def require_columns(table: Table, spec: FileSpec) -> None:
-    """Errors: `NotFoundError` for columns that `spec` names and that are not there."""
+    """Errors: `NotFoundError` for columns of `spec` that the table lacks."""
     for name in spec.columns:
         require_column(table, name)
     require_column(table, *spec.without)
 
 
 def require_column(table: Table, *names: str) -> None:
-    """Errors: `NotFoundError` that lists the columns that are not there, and those that are."""
+    """Errors: `NotFoundError` for missing columns; it lists them and the existing columns."""
     missing = [name for name in names if name not in table.names]
     if missing:
         known = ", ".join(f"`{known}`" for known in table.names[:12])
@@ -124,12 +124,12 @@ Batches = Callable[[], Numbers]
 
 
 def list_rows(table: Table, name: str, chunk_bytes: int) -> tuple[int, np.dtype, Batches]:
-    """The length of the lists, the type of their values, and how to read batches [rows, length].
+    """The length of the lists, the type of their values, and a reader of batches [rows, length].
 
-    A missing value is NaN, and a missing list one of NaN.
+    `chunk_bytes` is the size of a batch. A missing value is NaN, and a missing list has only NaN.
 
-    Errors: `InvalidError` for lists of anything but numbers, an empty first list; while reading,
-    with its row, for a list of another length.
+    Errors: `InvalidError` for lists of anything but numbers, and for an empty first list. While
+    reading, `InvalidError` with the row of a list of another length.
     """
     kind, where = table.list_type(name), f"`{table.path}`: column `{name}`"
     assert kind is not None  # The caller knows that it holds lists.
@@ -151,14 +151,14 @@ def list_rows(table: Table, name: str, chunk_bytes: int) -> tuple[int, np.dtype,
 
 
 def _first_list(table: Table, name: str) -> tuple[int, int]:
-    """The row and the length of the first list that is there."""
+    """The row and the length of the first list that is not missing."""
     row = 0
     for column in table.lists(name, 1024):
         there = np.flatnonzero(np.asarray(column.is_valid()))
         if len(there):
             return row + int(there[0]), len(column[int(there[0])])
         row += len(column)
-    # Without any list nothing says how long they are.
+    # Without any list, the length is unknown.
     return 0, 1
 
 

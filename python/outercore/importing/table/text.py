@@ -1,4 +1,4 @@
-"""Tables in text files: how each one is written, and its columns as numbers or text."""
+"""Reads tables in text files: detects the dialect, and reads columns as numbers or text."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _CONVENTIONS: dict[str, Convention] = {
 
 
 _NAMES = ("named_edges", "triples", "named_table")
-"""Purposes of files whose nodes have names."""
+"""The purposes for which nodes in a file have names."""
 _CALLED = {
     "edges": "edge list",
     "named_edges": "edge list",
@@ -97,7 +97,7 @@ class TextOptions:
             )
 
     def native(self) -> dict[str, Any]:
-        """The options as the core takes them."""
+        """The options in the form of the core."""
         separator = None if self.separator is None else _SEPARATORS[self.separator]
         return {
             "separator": separator,
@@ -108,11 +108,11 @@ class TextOptions:
 
 
 PLAIN = TextOptions(separator="comma", header=False, comment="")
-"""How OGB's text files are written, and GraphBolt's edges."""
+"""The dialect of OGB's text files, and of GraphBolt's edges."""
 
 
 def suffix_of(path: Path) -> str:
-    """The suffix that says how a file is written, without the suffix of its compression."""
+    """The suffix of the file's format, without the suffix of its compression, in lower case."""
     suffixes = [suffix.lower() for suffix in path.suffixes]
     while suffixes and suffixes[-1] in _PACKED:
         suffixes.pop()
@@ -122,16 +122,16 @@ def suffix_of(path: Path) -> str:
 
 @dataclass(frozen=True)
 class Profile:
-    """The kinds of values in the columns of a whole file."""
+    """Counts of a whole file, and the kind of values in each column."""
 
     rows: int
     repeated_headers: int
-    """Lines that name the columns again; they are passed over."""
+    """Number of lines that repeat the header. They are ignored."""
     kinds: list[str]
-    """`empty`, `boolean`, `integer`, `float` or `text` of each column."""
+    """The kind of each column: `empty`, `boolean`, `integer`, `float` or `text`."""
     missing: list[int]
     padded: list[int]
-    """Whole numbers with zeros in front, such as `007`, in each column."""
+    """Number of integers with leading zeros, such as `007`, in each column."""
 
 
 _KINDS: dict[str, Any] = {
@@ -141,20 +141,20 @@ _KINDS: dict[str, Any] = {
     "float": np.float64,
     "text": None,
 }
-"""The types of columns by their fields; a later kind holds the values of those before."""
+"""The type of a column by the kind of its values. Each kind includes the previous ones."""
 
 
 @dataclass(frozen=True)
 class TextTable(Table):
-    """A table in a text file, or in several of one form; opened by `TextTable.detect`."""
+    """A table in one or more text files with the same columns; opened by `TextTable.detect`."""
 
     dialect: dict[str, Any] = field(repr=False)
     has_names: bool = False
-    """Whether nodes are called by names, so that no id is the first."""
+    """Whether nodes have names, so that there is no first id."""
     named_by: Path | None = None
     """The other file whose header names the columns, if any."""
     others: tuple[TextTable, ...] = ()
-    """Files whose rows follow; their columns are read by their names."""
+    """Further files with rows of the table. Their columns are read by name."""
 
     @classmethod
     def detect(
@@ -167,10 +167,10 @@ class TextTable(Table):
         by_name: bool = False,
         convention: Convention | None = None,
     ) -> TextTable:
-        """Finds out how `path` is written, from its first 2,000 lines.
+        """Opens the text file `path`. Detects its dialect from its first 2,000 lines.
 
-        `by_name` says that columns are chosen by their names, so that the first line has them;
-        `columns` is the number of fields, where known.
+        `by_name`: columns are chosen by name, so the first line is a header. `columns` is the
+        number of fields, if known. `convention` is the file format, if it is not a plain table.
 
         Errors: `InvalidError` for a file that can be read in two ways; the hint names the option
         that decides. `UnsupportedError` for a pipe or a device.
@@ -179,15 +179,17 @@ class TextTable(Table):
         said = (options or TextOptions()).native()
         said["columns"] = columns
         suffix = suffix_of(path)
-        # Edges have a format, from their suffix or from an option.
+        # For edges, the caller passes the format from the suffix or from an option.
         by_suffix = purpose != "edges" or suffix == ".nt"
         said["convention"] = convention or (_CONVENTIONS.get(suffix) if by_suffix else None)
         said["by_name"] = by_name
         return cls(path, _core.detect_text(path, purpose, said), purpose in _NAMES)
 
     def below(self, first: TextTable) -> TextTable:
-        """This file as a part of a table that `first` begins: without a header it has its columns,
-        and lines that repeat its header hold no row."""
+        """This file as a further part of the table of `first`.
+
+        Without a header, it gets the header of `first`, and ignores lines that repeat that header.
+        """
         same = self.width == first.width and self.format == first.format == "delimited"
         if self.header is not None or first.header is None or not same:
             return self
@@ -195,16 +197,16 @@ class TextTable(Table):
         return replace(self, dialect={**self.dialect, **header}, named_by=first.path)
 
     def followed_by(self, part: TextTable) -> TextTable:
-        """The rows of both."""
+        """A table with the rows of this table and then of `part`."""
         whole = replace(self, others=(*self.others, part))
         if "profile" in self.__dict__:
-            # It cost a pass over the file.
+            # Keep the profile, because it cost a pass over the file.
             whole.__dict__["profile"] = self.profile
         return whole
 
     @property
     def header(self) -> list[str] | None:
-        """The names in the header."""
+        """The names in the header; `None` without a header."""
         return self.dialect["header"]
 
     @cached_property
@@ -214,39 +216,39 @@ class TextTable(Table):
 
     @property
     def is_named(self) -> bool:
-        """Whether there is a header."""
+        """Whether the file has a header."""
         return self.header is not None
 
     @property
     def has_types(self) -> bool:
-        """The columns of a text tell their types by all their fields."""
+        """False: a text has no types. They follow from the fields of the whole column."""
         return False
 
     @property
     def width(self) -> int:
-        """Fields of a line."""
+        """Number of fields in a line."""
         return self.dialect["columns"]
 
     @property
     def first_id(self) -> int:
-        """The number of the first node in this file."""
+        """The first id of nodes in this file: 0 or 1."""
         return self.dialect["first_id"]
 
     @property
     def nodes(self) -> int | None:
-        """Nodes of the graph, where the format says so."""
+        """Number of nodes of the graph, if the format has it."""
         format_ = self.dialect["format"]
         return None if isinstance(format_, str) else next(iter(format_.values())).get("nodes")
 
     @property
     def stated(self) -> tuple[int, int] | None:
-        """Nodes and edges that the comments above the rows speak of."""
+        """Numbers of nodes and edges in the comments above the rows, if any."""
         found = self.dialect.get("stated")
         return None if found is None else (found["nodes"], found["edges"])
 
     @property
     def format(self) -> str:
-        """`delimited`, `matrix_market`, `dimacs` or `n_triples`."""
+        """The format: `delimited`, `matrix_market`, `dimacs` or `n_triples`."""
         kind = self.dialect["format"]
         return kind if isinstance(kind, str) else next(iter(kind))
 
@@ -263,9 +265,9 @@ class TextTable(Table):
         return "no"
 
     def described(self, *, has_names: bool = False) -> str:
-        """How the file is written, in words: `tab separated, header: src, dst; ids from 0`.
+        """The dialect as text for notes: `tab separated, header: src, dst; ids from 0`.
 
-        With `has_names` nodes lack a first number, for any purpose of the file.
+        With `has_names`, it omits the first id.
         """
         format_ = self.format
         if format_ == "delimited":
@@ -297,7 +299,7 @@ class TextTable(Table):
             text += f"; {comments} comment {'line' if comments == 1 else 'lines'} at the start"
         remark = self.dialect.get("remark")
         text += f"; {remark}; `--header` if it names the columns" if remark else ""
-        # A file is not read just for this.
+        # Repeated headers are reported only if the file has been read already.
         profile: Profile | None = self.__dict__.get("profile")
         if profile is not None and (again := profile.repeated_headers):
             what = "1 line repeats" if again == 1 else f"{again:,} lines repeat"
@@ -307,9 +309,9 @@ class TextTable(Table):
 
     @cached_property
     def profile(self) -> Profile:
-        """Reads the first file once.
+        """The profile of the first file. Cost: reads it once.
 
-        Errors: `InvalidError` for a line with another number of fields, with its number.
+        Errors: `InvalidError` with the number of a line that has another number of fields.
         """
         found = _core.TextTable(self.path, self.dialect).profile()
         columns = found["columns"]
@@ -326,37 +328,37 @@ class TextTable(Table):
         return (self, *self.others)
 
     def _profiles(self, name: str) -> list[tuple[Profile, int]]:
-        """The profile of each file, and the place of a column in it."""
+        """The profile of each file, and the place of the column `name` in it."""
         return [(file.profile, file.names.index(name)) for file in self._files]
 
     @property
     def rows(self) -> int:
-        """Rows of all files."""
+        """Number of rows of all files."""
         return sum(file.profile.rows for file in self._files)
 
     def dtype(self, name: str) -> np.dtype | None:
-        """int64, float64 or bool by all fields of the column; `None` for text."""
+        """The type of a column by all its fields: int64, float64 or bool; `None` for text."""
         found = [profile.kinds[place] for profile, place in self._profiles(name)]
         kind = _KINDS[max(found, key=[*_KINDS].index)]
         return None if kind is None else np.dtype(kind)
 
     def missing(self, name: str) -> int:
-        """Fields without a value."""
+        """Number of empty fields in a column."""
         return sum(profile.missing[place] for profile, place in self._profiles(name))
 
     def padded(self, name: str) -> int:
-        """Whole numbers with zeros in front."""
+        """Number of integers with leading zeros in a column."""
         return sum(profile.padded[place] for profile, place in self._profiles(name))
 
     def numbers(self, columns: list[str], dtype: np.dtype, missing: Missing) -> Numbers:
-        """As `Table.numbers`; the core names line and column of another field."""
+        """As `Table.numbers`. An error has the line and column of a wrong field."""
         is_whole = dtype.kind in "iub"
         fill = -1 if is_whole and missing == "minus_one" else None
         for path, first, flat in self._read(columns, "integers" if is_whole else "floats", fill):
             yield exactly(flat.reshape(-1, len(columns)), dtype, f"`{path}`", first)
 
     def texts(self, columns: list[str], empty: str | None = None) -> Iterator[list[pa.Array]]:
-        """As `Table.texts`; a text has empty fields and no nulls."""
+        """As `Table.texts`. A text file has empty fields instead of nulls."""
         for _, _, batch in self._read(columns, "texts"):
             yield [
                 pa.LargeStringArray.from_buffers(
@@ -368,7 +370,7 @@ class TextTable(Table):
     def _read(
         self, columns: list[str], kind: str, missing: int | None = None
     ) -> Iterator[tuple[Path, int, Any]]:
-        """Batches as the core gives them, with the file and the row of the first value."""
+        """Batches of the core, each with its file and the row of its first value."""
         for file in self._files:
             places = [file.names.index(name) for name in columns]
             table, first = _core.TextTable(file.path, file.dialect), 0
@@ -383,13 +385,13 @@ _MAGIC: dict[bytes, Callable[..., Any]] = {
     b"BZh": bz2.open,
 }
 _LONGEST = 1 << 24
-"""Characters of a line: a packed file without line ends would fill the memory."""
+"""Maximum characters of a line. A compressed file without line ends could fill the memory."""
 _ZSTD = b"\x28\xb5\x2f\xfd"
 _DAMAGED = (EOFError, lzma.LZMAError, zlib.error, OSError, UnicodeDecodeError)
 
 
 def lines(path: Path) -> Iterator[str]:
-    """The lines of a text in gzip, xz or bzip2, by its first bytes, or in none of them.
+    """The lines of a text, which may be compressed by gzip, xz or bzip2; detected by first bytes.
 
     Errors: `UnsupportedError` for zstd; `CorruptError` for a file that is damaged or cut short;
     `InvalidError` for a line that is far too long.
@@ -417,7 +419,7 @@ def lines(path: Path) -> Iterator[str]:
 
 
 def offsets_and_bytes(column: Any) -> Names:
-    """A column of large strings as offsets and bytes."""
+    """The offsets and bytes of a column of large strings."""
     _, offsets, data = column.buffers()
     starts = np.frombuffer(offsets, np.int64)[column.offset : column.offset + len(column) + 1]
     text = np.frombuffer(data, np.uint8) if data else np.empty(0, np.uint8)

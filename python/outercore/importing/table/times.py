@@ -1,4 +1,4 @@
-"""Times of several tables, as whole numbers on one scale."""
+"""Reads times as integers. All tables of a data set must use the same scale."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from outercore.importing.table.table import Table
 from outercore.importing.table.text import TextTable
 
 TIME = "time"
-"""The array of times of nodes and edges, where the user says which column has them."""
+"""Name of the array of times of nodes or edges, if the user has chosen a column for it."""
 
 ZONED, WITHOUT_ZONE, DAYS = "timestamp[us, tz=UTC]", "timestamp[us]", "date[us]"
-"""The types of times, as the manifest has them: they count from 1970 in UTC, from 1970 somewhere,
-or are days, stored as their midnight."""
+"""The types of times in the manifest: microseconds since 1970 in UTC, or in an unknown time zone.
+Days are stored as the time of their midnight."""
 _KIND = re.compile(r"(timestamp|date|date32|date64)\[(?:s|ms|us|ns|day)(?:, tz=(.+))?\]")
-"""How Arrow writes the types of dates and times; `date` as the manifest does."""
+"""Arrow's names of the types of dates and times, and the manifest's name `date`."""
 _ZONE = re.compile(r"(Z|[+-]\d\d(:?\d\d)?)$")
 _DATE = r"^(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{4})([T ]\d{1,2}:\d\d.*)?$"
-"""What looks like a date in any notation, also one that is not read."""
+"""Texts that look like dates, also in notations that cannot be read."""
 _LOOKED_AT = 1000
-"""Rows of a text that tell whether a column holds dates."""
+"""Number of first rows that decide whether a column of text holds dates."""
 _LAYOUTS = "`2013-01-31`, `2013-01-31 17:05:00` or `2013-01-31T17:05:00Z`"
 
 
 def _stored(kind: str) -> str | None:
-    """The type in the manifest of values of an Arrow type; `None` for other values than times."""
+    """The manifest's type for an Arrow type of times; `None` for other types."""
     found = _KIND.fullmatch(kind)
     if found is None or found[1] != "timestamp":
         return None if found is None else DAYS
@@ -64,9 +64,9 @@ def has_times(table: Table, name: str) -> bool:
 
 
 def is_date_column(table: Table, name: str) -> bool:
-    """Whether a column holds dates or times by its type, or all of its first values look so.
+    """Whether a column has a type of times, or all of its first texts look like dates.
 
-    Cost: of a text the first batch of rows.
+    Cost: reads the first batch of rows of a text.
     """
     if not isinstance(table, TextTable):
         return is_time(table, name) or (
@@ -79,22 +79,22 @@ def _look_like_dates(table: Table, name: str) -> bool:
     try:
         first = next((texts for (texts,) in table.texts([name], "")), None)
     except InvalidError:
-        # Reading the file gives the error.
+        # The import raises the error when it reads the file.
         return False
     return first is not None and look_like_dates(first)
 
 
 def look_like_dates(texts: pa.Array) -> bool:
-    """Whether the first of these texts look like dates in any notation, but for empty ones."""
+    """Whether the first of these texts look like dates in any notation. Ignores empty texts."""
     head = texts.slice(0, _LOOKED_AT)
     given = head.filter(pc.not_equal(head, ""))
     return len(given) > 0 and bool(pc.all(pc.match_substring_regex(given, _DATE)).as_py())
 
 
 def times_of(table: Table, name: str, *, in_text: bool) -> str | None:
-    """The type that the times of a column have in the data set; `None` for a column of others.
+    """The type of the times of a column in the data set; `None` for a column of other values.
 
-    With `in_text` also texts that look like dates are times.
+    With `in_text`, texts that look like dates are times, too.
     """
     if not (is_time(table, name) or (in_text and is_date_column(table, name))):
         return None
@@ -102,15 +102,16 @@ def times_of(table: Table, name: str, *, in_text: bool) -> str | None:
 
 
 def has_gaps(table: Table, name: str) -> bool:
-    """Whether a column holds points in time but for some rows, and is not the array `time`."""
+    """Whether a column other than `time` has a type of times, and some values are missing."""
     return name != TIME and is_time(table, name) and table.missing(name) > 0
 
 
 def type_of_times(table: Table, name: str) -> str | None:
-    """The type in the manifest of the times of a column; `None` for whole numbers in the owner's
-    unit. The first value of a text tells it.
+    """The manifest's type for the times of a column; `None` for integers of an unknown unit.
 
-    Errors: `InvalidError` for a column that holds no times.
+    In a column of texts, the first value decides.
+
+    Errors: `InvalidError` for a column without times.
     """
     if (stored := _stored(table.kind(name))) is not None:
         return stored
@@ -127,7 +128,7 @@ def type_of_times(table: Table, name: str) -> str | None:
 
 
 def _type_of_texts(texts: pa.Array) -> str | None:
-    """The type in the manifest of times in text, by the first one; `None` where all are empty."""
+    """The manifest's type for times in text, by the first text; `None` if all are empty."""
     given = pc.filter(texts, pc.not_equal(texts, ""))
     if not len(given):
         return None
@@ -138,7 +139,9 @@ def _type_of_texts(texts: pa.Array) -> str | None:
 
 
 def time_values(table: Table, name: str) -> Iterator[NDArray[np.int64]]:
-    """[rows] the times of a column: whole numbers as they are, all else in microseconds since 1970.
+    """The times of a column in batches, [rows]. Dates become microseconds since 1970.
+
+    Integers do not change.
 
     Errors: `InvalidError` with the row of a missing time, of a fraction, of a text that is not a
     time, and of a time between two microseconds or beyond int64.
@@ -166,7 +169,7 @@ def _has_zone(text: str) -> bool:
 
 
 def parsed(where: str, texts: pa.Array, first: int, *, has_zone: bool) -> NDArray[np.int64]:
-    """Times in text in microseconds since 1970; `first` is the row of the first one.
+    """Times in text as microseconds since 1970; `first` is the row of the first text.
 
     Errors: `InvalidError` with the row of a text that is not a time.
     """
@@ -179,7 +182,7 @@ def parsed(where: str, texts: pa.Array, first: int, *, has_zone: bool) -> NDArra
     where = f"{where}: row {first + row}"
     if text == "":
         raise InvalidError(f"{where} has no value, expected a time\nhint: fill it, or leave it out")
-    # A time with a zone after times without, or the other way round.
+    # Some times have a time zone and others do not.
     if _is(texts[row], pa.timestamp("us", None if has_zone else "UTC")):
         has, others = ("no time zone", "one") if has_zone else ("a time zone", "none")
         raise InvalidError(
@@ -198,7 +201,7 @@ def _is(text: pa.Scalar, kind: pa.DataType) -> bool:
 
 
 def whole_times(where: str, values: NDArray[Any], first: int = 0) -> NDArray[np.int64]:
-    """Times that a file has as floats, as whole numbers.
+    """Converts times from floats to integers; `first` is the row of the first value.
 
     Errors: `InvalidError` with the row of a fraction, or of a missing time.
     """
@@ -216,9 +219,9 @@ def whole_times(where: str, values: NDArray[Any], first: int = 0) -> NDArray[np.
 
 
 def are_whole(chunks: Iterable[NDArray[Any]]) -> bool:
-    """Whether all floats are whole numbers of int64, and none is missing.
+    """Whether all floats are integers within int64, and none is missing.
 
-    Cost: reads the rows up to the first that is not.
+    Cost: reads the rows up to the first other value.
     """
     for values in chunks:
         if not bool(((values == np.trunc(values)) & (np.abs(values) < 2.0**63)).all()):
@@ -227,10 +230,12 @@ def are_whole(chunks: Iterable[NDArray[Any]]) -> bool:
 
 
 def require_one_scale(arrays: Iterable[tuple[str, str, str | None]]) -> None:
-    """Errors: `InvalidError` where some times have a zone and others have none, and where arrays of
-    one name hold times here and numbers there: samplers compare arrays of one name.
+    """Errors: `InvalidError` if only some times have a time zone.
 
-    `arrays` are what messages call them, their names, and the types of those that are times.
+    Also if an array of one type holds times and an array of the same name holds other numbers,
+    because samplers compare arrays of the same name.
+
+    `arrays` have a name for messages, their name, and their type if they hold times.
     """
     zones: dict[str, str] = {}
     kinds: dict[str, tuple[bool, str]] = {}
@@ -256,18 +261,18 @@ class Times(NamedTuple):
     """A column of times."""
 
     values: NDArray[np.int64] | None
-    """`None` where they cannot be stored."""
+    """The times; `None` if they cannot be stored."""
     kind: str | None
-    """Their type, as the manifest has it; `None` for whole numbers in a unit of the owner's."""
+    """The manifest's type; `None` for integers of an unknown unit."""
     why: str = ""
-    """Why they cannot be stored."""
+    """The reason why they cannot be stored."""
 
 
 def times_in_memory(where: str, name: str, column: Any, *, in_text: bool) -> Times | None:
-    """The times in a column called `name`; `None` for a column of anything else.
+    """The times in a column called `name`; `None` for a column of other values.
 
-    These are dates and times; floats that are whole numbers, where the name says that they are
-    times; and with `in_text` texts that look like dates.
+    Times are: dates and times; floats without fractions, if the name is typical for times; and with
+    `in_text`, texts that look like dates.
 
     Errors: as `in_microseconds`.
     """

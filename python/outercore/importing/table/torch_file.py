@@ -1,11 +1,11 @@
-"""Arrays and numbers in files that `torch.save` wrote, without running what a pickle asks for.
+"""Reads arrays and numbers from files of `torch.save`, without running code from the pickle.
 
-A pickle is a program. Python's unpickler calls what it names, and passes on the values that the
-program built before, so each function would have to defend itself against every type. Here it runs
-with fewer operations: values have the types that are listed below, an extent is an `int` and
-nothing else, and an unexpected value ends the reading. Nothing is imported.
+A pickle is a program. Python's unpickler calls each function that the pickle names, with any values
+that the program has built. So each function would need checks against every type. This module runs
+fewer operations: values have only the types below, an extent must be an `int`, and an unexpected
+value is an error. It imports no names from the pickle.
 
-See [0047](../../../../docs/design/0047-foreign-files.md) for why PyTorch does not read them.
+[0047](../../../../docs/design/0047-foreign-files.md) explains why PyTorch does not read the files.
 """
 
 from __future__ import annotations
@@ -41,23 +41,23 @@ _STORAGES = {
 }
 _CODES = frozenset(["f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "b1"])
 _LEAST, _MOST = -(2**63), 2**64 - 1
-"""Whole numbers that NumPy has."""
+"""Smallest and largest integer of NumPy."""
 _MOST_AXES = 32
 _MOST_DEPTH = 32
 _SHARED = 1 << 20
-"""Values that may occur in several places, in addition to one for each byte of the pickle."""
+"""Number of places of values, in addition to one place per byte of the pickle."""
 _LARGEST_PICKLE = 1 << 28
-"""Bytes of a pickle: it holds names and arrays of NumPy, tensors are in other parts."""
+"""Maximum bytes of a pickle. It has names and arrays of NumPy; tensors are in other parts."""
 _TIMES = 4
-"""How often the bytes of a file may be used by several tensors."""
+"""How often tensors together may use the bytes of the file."""
 _DAMAGED = (
     *(zipfile.BadZipFile, zlib.error, ValueError, EOFError, OverflowError, struct.error, OSError),
-    # Of a part that is encrypted, or packed in an unknown way.
+    # Raised for a part that is encrypted, or compressed in an unknown way.
     *(RuntimeError, NotImplementedError),
-    # Of operations that do not fit to the values on the stack.
+    # Raised by operations on values of a wrong type on the stack.
     *(pickle.UnpicklingError, LookupError, AttributeError, TypeError),
 )
-"""What reading a damaged archive, or a damaged pickle, raises."""
+"""Errors that reading a damaged archive or pickle raises."""
 
 
 class Refused(Exception):  # noqa: N818 - caught by `read_torch`, never seen outside
@@ -65,10 +65,10 @@ class Refused(Exception):  # noqa: N818 - caught by `read_torch`, never seen out
 
 
 def read_torch(path: Path) -> Any:
-    """Maps, lists, texts, numbers and arrays of a file; tensors become arrays.
+    """Reads maps, lists, texts, numbers and arrays of a file; tensors become arrays.
 
-    Cost: tensors are mapped, arrays of NumPy are read.
-    Errors: `InvalidError` for a file of another form, and for other values.
+    Cost: maps tensors, and reads arrays of NumPy.
+    Errors: `InvalidError` for a file in another format, and for other values.
     """
     where = f"file `{path}`"
     require_file(path, "file")
@@ -92,7 +92,7 @@ def _value(path: Path, archive: zipfile.ZipFile) -> Any:
 
     Errors: `Refused`, and the errors of a damaged archive.
     """
-    # PyTorch packs nothing, so what is read has at most the bytes of the file.
+    # PyTorch does not compress, so the content has at most the bytes of the file.
     packed = [
         info.filename
         for info in archive.infolist()
@@ -117,7 +117,7 @@ def _value(path: Path, archive: zipfile.ZipFile) -> Any:
 
 
 class _Named:
-    """A type that a pickle names; it can be an argument, and not be called."""
+    """A type that a pickle names. It can be an argument, but cannot be called."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -159,7 +159,7 @@ _OPERATIONS = """
     EMPTY_LIST EMPTY_TUPLE EMPTY_DICT LIST TUPLE TUPLE1 TUPLE2 TUPLE3 APPEND APPENDS
     PUT BINPUT LONG_BINPUT MEMOIZE GET BINGET LONG_BINGET GLOBAL STACK_GLOBAL BINPERSID
 """
-"""Operations that are carried out as Python does; `_Unpickler` has some more."""
+"""Operations that Python's unpickler runs. `_Unpickler` defines some more."""
 
 
 class _Dispatch(dict[int, Callable[[Any], None]]):
@@ -173,9 +173,10 @@ _PYTHONS: Any = pickle._Unpickler
 
 
 class _Unpickler(_PYTHONS):
-    """Python's unpickler, written in Python, with a restricted table of operations.
+    """Python's unpickler, in its form written in Python, with fewer operations.
 
-    The one in C has a fixed table, and reserves memory for any number of a kept value.
+    The unpickler in C has a fixed table of operations. It also reserves memory for any index of a
+    stored value.
     """
 
     dispatch = _Dispatch(
@@ -189,7 +190,7 @@ class _Unpickler(_PYTHONS):
         self._may_encode = 2 * len(data)
 
     def find_class(self, module: str, name: str) -> Any:
-        # NumPy 2 moved its core.
+        # NumPy 2 has renamed its core module.
         whole = f"{module.replace('numpy._core', 'numpy.core')}.{name}"
         if whole == "_codecs.encode":
             return self._encoded
@@ -201,7 +202,7 @@ class _Unpickler(_PYTHONS):
 
     def _reduce(self) -> None:
         arguments, function = self.stack.pop(), self.stack.pop()
-        # All that can be called is what `find_class` gave.
+        # Only functions from `find_class` can be called.
         if not callable(function) or type(arguments) is not tuple:
             raise Refused("a call of a value that is not a function")
         self.append(function(arguments))
@@ -227,7 +228,7 @@ class _Unpickler(_PYTHONS):
         for key, value in zip(items[::2], items[1::2], strict=True):
             if type(key) is bytes:
                 key = key.decode()
-            # Other keys would compare, or be hashed, in ways that cost as much as they like.
+            # Hashing and comparing other keys could take any amount of time.
             if type(key) not in (str, int):
                 raise Refused(f"a key of type {type(key).__name__}, expected text or a number")
             target[key] = value
@@ -239,18 +240,18 @@ class _Unpickler(_PYTHONS):
     dispatch[pickle.SETITEMS[0]] = lambda self: self._set(self.pop_mark())
 
     def _encoded(self, arguments: tuple[Any, ...]) -> bytes:
-        """Bytes as Python 2 writes them."""
+        """Bytes in the form that Python 2 can read: a text and its encoding."""
         text, encoding = _checked(arguments, (str,), (str, bytes))
         if _as_text(encoding) != "latin1":
             raise Refused(f"text as {_as_text(encoding)[:20]}")
-        # One text may be encoded again and again, by three bytes of pickle each time.
+        # Three bytes of pickle can encode a text once more, so the total is limited.
         self._may_encode -= len(text)
         if self._may_encode < 0:
             raise Refused("bytes that are made again and again")
         return text.encode("latin1")
 
     def persistent_load(self, pid: Any) -> _Storage:
-        """The numbers that `("storage", type, key, device, count)` names."""
+        """The storage of a tensor, from `("storage", type, key, device, count)`."""
         if type(pid) is not tuple:
             raise Refused("a tensor of another kind")
         text = (str, bytes)
@@ -266,7 +267,7 @@ class _Unpickler(_PYTHONS):
         info = self._archive.getinfo(name)
         with self._path.open("rb") as file:
             file.seek(info.header_offset)
-            # The part follows its own header: 30 bytes, its name, and more fields.
+            # A header comes before the part: 30 bytes, its name, and more fields.
             signature, of_name, of_fields = struct.unpack("<4s22xHH", file.read(30))
             offset = info.header_offset + 30 + of_name + of_fields
             if signature != b"PK\x03\x04" or offset + info.file_size > file.seek(0, 2):
@@ -277,7 +278,7 @@ class _Unpickler(_PYTHONS):
 
 
 def _checked(arguments: tuple[Any, ...], *kinds: tuple[type, ...]) -> tuple[Any, ...]:
-    """The first arguments, each of exactly one of its types: a Boolean is not an `int` here.
+    """Checks the types of the first arguments, and returns these. A Boolean is not an `int` here.
 
     Errors: `Refused` for another type, or for fewer arguments.
     """
@@ -291,7 +292,7 @@ def _checked(arguments: tuple[Any, ...], *kinds: tuple[type, ...]) -> tuple[Any,
 
 
 def _whole_numbers(value: Any, what: str) -> tuple[int, ...]:
-    """A shape, or strides: a tuple of whole numbers, 0 or more.
+    """Checks a shape or strides: a tuple of integers of 0 or more.
 
     Errors: `Refused` for anything else.
     """
@@ -308,14 +309,14 @@ def _as_text(value: str | bytes) -> str:
 
 
 def _ordered(arguments: tuple[Any, ...]) -> dict[Any, Any]:
-    """An empty `OrderedDict`; its items follow."""
+    """An empty `OrderedDict`. Later operations add its items."""
     if arguments:
         raise Refused("an `OrderedDict` of items")
     return {}
 
 
 def _no_bytes(arguments: tuple[Any, ...]) -> bytes:
-    """What Python 3 writes for no bytes, in a form that Python 2 reads."""
+    """Empty bytes. Python 3 writes them as this call, so that Python 2 can read them."""
     if arguments:
         raise Refused("a call of `bytes`")
     return b""
@@ -327,7 +328,7 @@ def _type(arguments: tuple[Any, ...]) -> _Type:
 
 
 def _set_type(target: _Type, state: Any) -> None:
-    """The state is (version, byte order, part of, names, fields, ...)."""
+    """Sets the byte order. The state is (version, byte order, part of, names, fields, ...)."""
     if type(state) is not tuple:
         raise Refused("the state of a type")
     _, order = _checked(state, (int,), (str, bytes))
@@ -337,7 +338,7 @@ def _set_type(target: _Type, state: Any) -> None:
 
 
 def _begun(arguments: tuple[Any, ...]) -> _Array:
-    """`_reconstruct(ndarray, (0,), b"b")`: an array whose state follows."""
+    """A new array, from `_reconstruct(ndarray, (0,), b"b")`. A later operation sets its state."""
     (kind,) = _checked(arguments, (_Named,))
     if kind.name != "numpy.ndarray":
         raise Refused(f"an array of `{kind.name}`")
@@ -345,7 +346,7 @@ def _begun(arguments: tuple[Any, ...]) -> _Array:
 
 
 def _set_array(target: _Array, state: Any) -> None:
-    """The state is (version, shape, type, whether columns come first, bytes)."""
+    """Sets the values. The state is (version, shape, type, whether column-major, bytes)."""
     if type(state) is not tuple:
         raise Refused("the state of an array")
     _, shape, kind, in_columns, data = _checked(
@@ -368,7 +369,7 @@ def _shaped(shape: Any, kind: _Type, order: str, data: Any) -> NDArray[Any]:
 def _empty(shape: tuple[int, ...], dtype: np.dtype) -> NDArray[Any]:
     """An array without values.
 
-    Errors: `Refused` for one with many rows, which cost time all the same.
+    Errors: `Refused` for an array with many rows, because a loop over them takes time.
     """
     if max(shape, default=0) > MOST_EMPTY:
         raise Refused("rows without a number")
@@ -389,9 +390,9 @@ def _from_buffer(arguments: tuple[Any, ...]) -> NDArray[Any]:
 
 
 def _tensor(arguments: tuple[Any, ...]) -> NDArray[Any]:
-    """A tensor on its storage: `(storage, offset, shape, strides, gradient, hooks, metadata)`.
+    """A tensor, from `(storage, offset, shape, strides, gradient, hooks, metadata)`.
 
-    Errors: `Refused` where it would reach beyond, or repeat numbers.
+    Errors: `Refused` if it would reach beyond its storage, or repeat numbers.
     """
     storage, offset = _checked(arguments, (_Storage,), (int,))
     if len(arguments) < 4:
@@ -399,7 +400,7 @@ def _tensor(arguments: tuple[Any, ...]) -> NDArray[Any]:
     shape, strides = _whole_numbers(arguments[2], "a shape"), _whole_numbers(arguments[3], "steps")
     if len(shape) != len(strides):
         raise Refused("a tensor with other steps than axes")
-    # It says, for instance, that every number is to be negated.
+    # Metadata may mean, for example, that all numbers are negated.
     if len(arguments) > 6 and arguments[6]:
         raise Refused("a tensor with metadata")
     if 0 in shape:
@@ -413,7 +414,7 @@ def _tensor(arguments: tuple[Any, ...]) -> NDArray[Any]:
     numbers = np.memmap(
         storage.path, storage.dtype, "r", storage.offset + offset * width, (last - offset + 1,)
     )
-    # Stays a mapped array, whose pages can be let go.
+    # The result is still a mapped array, so its pages can be released.
     return np.lib.stride_tricks.as_strided(
         numbers, shape, tuple(step * width for step in strides), subok=True, writeable=False
     )
@@ -431,11 +432,11 @@ _FUNCTIONS: dict[str, Callable[[tuple[Any, ...]], Any]] = {
 
 
 class _Plain:
-    """The value that was built, with arrays in place of what built them.
+    """Converts the unpickled value to plain values and arrays, within limits.
 
-    A list that is in two places is walked twice, here and by the reader of the value: a few hundred
-    bytes of pickle can describe more places than a machine can visit. So places are counted. Arrays
-    may have `most` bytes together, one that is there twice counted twice.
+    A list in two places is visited twice, here and by the reader of the value. A few hundred bytes
+    of pickle can describe more places than a machine can visit, so the number of places is limited.
+    All arrays together may have `most` bytes; an array in two places counts twice.
     """
 
     def __init__(self, places: int, most: int) -> None:
@@ -465,7 +466,7 @@ class _Plain:
             raise Refused("a whole number of more than 64 bits")
         if kind is bytes or kind is str:
             text = _as_text(value)
-            # Half of a surrogate pair is a text that nothing can print.
+            # Encoding fails for half of a surrogate pair, which cannot be printed.
             text.encode()
             return text
         if value is None or kind in (bool, int, float):
