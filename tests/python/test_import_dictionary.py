@@ -156,3 +156,14 @@ def test_edges_by_names_are_mapped_and_never_read_whole(
         )
     assert code == 0, told
     assert named_edges(oc.open("g")) == [["ann", "bob"], ["bob", "carol"], [_BIG, "ann"]]
+
+
+def test_a_table_whose_columns_have_names_has_a_header_beside_edges_without_one(
+    files: Path, outcome: Any
+) -> None:
+    Path("friends.txt").write_text("ann bob\nbob cy\n")
+    Path("people.csv").write_text("user,age\nann,1\nbob,2\ncy,3\n")
+    command = ("import", "friends.txt", "--no-header", "--nodes", "people.csv:user", "--out", "g")
+    code, _, err = outcome(*command)
+    assert code == 0, err
+    assert sorted(oc.open("g").entity_names()) == ["ann", "bob", "cy"]

@@ -62,6 +62,10 @@ class Parts:
         Errors: as `TextTable.detect`.
         """
 
+        if self._first is None and are_named(chosen) and options.header is False:
+            # `--no-header` holds for all texts of an import, but names of columns are in a header.
+            options = replace(options, header=None)
+
         def detected(said: TextOptions, *, by_name: bool = are_named(chosen)) -> TextTable:
             return TextTable.detect(
                 path, purpose, said, columns=columns, by_name=by_name, convention=convention
