@@ -305,6 +305,6 @@ mod tests {
         let text = error.to_string();
         assert!(text.contains("2.0 MiB are free, the run writes up to 3.0 MiB"), "{text}");
         assert!(text.contains(&format!("scratch directory `{}`", scratch.display())), "{text}");
-        assert!(text.contains("scratch=DIR"), "{text}");
+        assert!(text.contains("directory by `scratch`"), "{text}");
     }
 }
