@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 
 def listed(names: Iterable[object], most: int | None = None) -> str:
-    """Names in backticks, separated by commas. Of more than `most`, the first, and a count.
+    """The first `most` names in backticks, separated by commas, and the number of the others.
 
     Example:
         >>> listed(["x", "y", "z"])

@@ -60,7 +60,7 @@ class Addition(Arrays):
         self._core.close()
 
     def finish(self, inputs: list[str]) -> dict[str, Any]:
-        """Commits the arrays, and returns counts for each array. `inputs`: their source files."""
+        """Commits the arrays, and returns a summary of each. `inputs`: their source files."""
         return self._core.finish(inputs)
 
 

@@ -29,7 +29,11 @@ def evaluate(
         Option("Score the model on this data set. The default is the data set of the run."),
     ] = None,
     split: Annotated[
-        str, Option("Score the model on this split. `all` scores every node or graph.")
+        str,
+        Option(
+            "Score the model on this split: `train`, `valid` or `test`. The value `all` means "
+            "every node or graph."
+        ),
     ] = "test",
     sampled: Annotated[bool, Option("Sample neighbours instead of taking all.")] = False,
     memory: options.ModelMemory = None,
@@ -47,7 +51,7 @@ def evaluate(
 ) -> None:
     """Score a model on a split, with all neighbours of each node, layer by layer and out of core.
 
-    If `outercore far put` copied the data set to a memory server, `--far` reads it from there.
+    `--far` reads the data set from a memory server, if `outercore far put` has copied it there.
 
     **Examples**
 

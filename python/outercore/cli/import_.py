@@ -71,8 +71,8 @@ class _Options:
         Option(
             "Read features, one row per node, from `.npy`, `.npz:NAME`, CSV or Parquet; "
             "`FILE:COLUMN,COLUMN` takes only these columns, `'FILE:!COLUMN,COLUMN'` all others. "
-            "With several node types, write `TYPE=FILE`; the default is the number columns in the "
-            "table of the type."
+            "With several node types, write `TYPE=FILE`. By default, the features of a type are "
+            "all columns of numbers in its table."
         ),
     ] = ()
     labels: Annotated[

@@ -38,7 +38,7 @@ _METAVARS = {
 _SECTION = re.compile("^(?:Args|Shapes|Cost):", re.MULTILINE)
 """The first section of a docstring, which follows the description."""
 _LEAST_COUNTS = 1 << 20
-"""Least bytes in which sizes of components are counted, even with a smaller budget."""
+"""Minimum memory in bytes for counting the sizes of components, even if the budget is smaller."""
 _EXAMPLES = {
     "pagerank": "papers --memory 128MiB --save rank",
     "bfs": "papers --source 3 --out levels.npy",

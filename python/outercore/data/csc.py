@@ -333,7 +333,7 @@ class Edges:
     def _earliest(
         self, first: NDArray[np.int64], copies: NDArray[np.int64], at: NDArray[np.int64]
     ) -> NDArray[np.bool_]:
-        """Whether the earliest of the `copies` parallel edges from place `first` exists at `at`."""
+        """Whether one of the `copies` parallel edges from position `first` exists at time `at`."""
         assert self._times is not None
         starts = np.cumsum(copies) - copies
         places = np.arange(int(copies.sum())) - np.repeat(starts - first, copies)

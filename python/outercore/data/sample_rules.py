@@ -114,7 +114,10 @@ def whole_numbers(name: str, values: Any, rows: str) -> NDArray[Any] | None:
 
 
 def edge_name(graph: DataSet, name: str) -> str | None:
-    """The name of an edge array in the data set, also from its name in a batch: `edge_weight`."""
+    """The name of an edge array in the data set. `name` may also be its name in a batch.
+
+    For example, both `weight` and `edge_weight` give `weight`. `None`: no such array.
+    """
     for candidate in (name, name.removeprefix(_EDGE)):
         if _has(graph, "edges", candidate):
             return candidate

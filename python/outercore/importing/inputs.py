@@ -45,7 +45,7 @@ class Inputs(FileInputs):
     ogb_split: str | None = None
     """Folder of the splits in a directory of OGB."""
     relation: str | None = None
-    """Of a data set of triples; all relations without it."""
+    """The relation to import from a data set of triples; `None` imports all relations."""
     graph_ids: str | None = None
     """The graph of each node, in a data set of many."""
     edge_shape: EdgeShape | None = None

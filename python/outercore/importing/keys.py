@@ -131,7 +131,7 @@ class Keys:
 
     `nodes` are the columns that define keys, one for each node type with keys. `uses` are the
     columns that refer to these keys, such as the ends of edges. `identity` is a text that changes
-    if the inputs change. After an interrupt, the dictionary stays. The next build reuses it if it
+    if the inputs change. An interrupted build leaves its dictionary. The next build reuses it if it
     is complete and the identity is equal.
 
     Cost: reads each column once, and once more if an import is resumed. Disk: the keys, and 16
@@ -189,11 +189,11 @@ class Keys:
             return False
 
     def rows(self, use: int) -> NDArray[np.int64]:
-        """The node of each key in the column `uses[use]`, or `NO_NODE` or `EMPTY`; [rows]."""
+        """The node of each key in the column `uses[use]`, `NO_NODE` or `EMPTY`. Shape: [rows]."""
         return self._rows[use]
 
     def are_defined(self) -> NDArray[np.bool_]:
-        """For each key of the dictionary, whether a column of nodes has it; [keys]."""
+        """For each key of the dictionary, whether a table of nodes has it. Shape: [keys]."""
         return self._row_of >= 0
 
     def arrays(self) -> list[NodeArray]:

@@ -307,9 +307,9 @@ def allocate(
 
 
 def _best_growth(job: Job, threads: int, cores: int, memory: int) -> tuple[float, int]:
-    """The most seconds that further threads save per thread, and the number of these threads.
+    """The largest saving in seconds per additional thread, and the number of threads to add.
 
-    It tries more than one further thread: even if two threads save nothing, four may.
+    It tries more than one additional thread: even if two threads save nothing, four may.
     """
     most = min(threads + cores, job.most_threads or len(job.times), len(job.times))
     best = (0.0, 0)

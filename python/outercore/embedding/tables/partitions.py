@@ -144,7 +144,8 @@ class PartitionStore:
 
         With `degrees`, pools have the degrees of their rows. This takes 4 bytes per entity and per
         row of a slot in addition to `memory`, and one pass over the triples. On a `device` other
-        than the CPU, partitions are trained in copies of the slots, which take the same memory.
+        than the CPU, partitions are trained in copies of the slots on the device. They take as many
+        bytes there as the slots take in host memory.
 
         Errors: `NotFoundError` for a missing table; `InvalidError` if another process trains it;
         `BudgetError` names the smallest sufficient budget; `CorruptError` and `VersionError`.

@@ -66,10 +66,11 @@ def add(
     *,
     overwrite: bool = False,
 ) -> dict[str, Any]:
-    """Adds arrays to the data set in `root`, all at once. Returns counts for each array.
+    """Adds arrays to the data set in `root`, all at once.
 
-    `note` is called with each note for the user. After an interrupt, the data set is unchanged, and
-    the same call starts again.
+    Returns a summary of each array: the numbers of its rows, missing values and classes. `note` is
+    called with each note for the user. If the call is interrupted, the data set is unchanged.
+    Repeat the call to start from the beginning.
 
     Cost: reads each file as an import does; the core reads `.npy` files in blocks.
     Errors: `InvalidError` names the option or the file with its row; `NotFoundError` for a type or

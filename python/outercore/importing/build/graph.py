@@ -38,8 +38,8 @@ def import_graph(
 ) -> dict[str, Any]:
     """Writes a data set and returns the summary.
 
-    After an interrupt, the same call resumes. The data set appears only when it is complete.
-    `note` is called with each note for the user.
+    To resume an interrupted import, repeat the call. The data set appears only when it is
+    complete. `note` is called with each note for the user.
 
     Cost: memory within `options.memory`, for inputs of any size. If nodes have keys, also 16 bytes
     per node on disk during the import.

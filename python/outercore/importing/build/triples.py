@@ -84,7 +84,8 @@ def import_triples(
 
     Each file is text (also compressed: `.gz`, `.zst`, `.xz`, `.bz2`), N-Triples or Parquet.
     `FILE:HEAD,RELATION,TAIL` names its columns. `note` is called with the detected dialect of each
-    text. After an interrupt, the same call resumes. The data set appears only when it is complete.
+    text. To resume an interrupted import, repeat the call. The data set appears only when it is
+    complete.
 
     Cost: memory within `options.memory`, for inputs of any size.
     Errors: `InvalidError` names the file with its line; `NoSpaceError`. Also `InvalidError` for

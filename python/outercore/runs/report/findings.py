@@ -19,9 +19,9 @@ _STAGES = {
     "train": ("The model", "Its batches were ready in time."),
 }
 _MUCH = 0.5
-"""Least busy share of a stage that counts as the bottleneck."""
+"""A stage that is busy for at least this share of the time counts as the bottleneck."""
 _SOME = 0.2
-"""Least share of waits that is worth a change."""
+"""Waits of at least this share of the time are worth a change."""
 
 
 def bottleneck(run: Recorded) -> str:
