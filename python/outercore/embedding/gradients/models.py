@@ -151,6 +151,10 @@ class Inner:
 
     def scores(self, queries: Tensor, candidates: Tensor) -> Tensor:
         """As `pairs`, without gradients."""
+        if self.distance is None and not self.block_numbers:
+            # Without a copy of the scores, which are most of the memory of a ranking.
+            with torch.no_grad():
+                return self.pairs(queries, candidates)
         scores = queries.new_empty(len(queries), len(candidates))
         if self.distance is not None and fits_core(queries, candidates):
             tables = queries.numpy(), candidates.numpy(), scores.numpy()

@@ -161,16 +161,18 @@ class Questions:
             scores = self._model.paired(side, anchors, relations, targets).view(-1, count)
             own = wanted == self._question.targets[some].unsqueeze(1)
             scores[own.to(scores.device)] = -torch.inf
-            self._count(tally.within(some), some, scores, count - own.sum(dim=1))
+            of_some = tally.within(some)
+            self._count(of_some, some, scores)
+            of_some.compared.add_(count - own.sum(dim=1))
             yield wanted.numel()
 
-    def _count(self, tally: Tally, some: slice, scores: Tensor, compared: Tensor) -> None:
+    def _count(self, tally: Tally, some: slice, scores: Tensor) -> None:
         """Adds the counts of scores [questions, candidates]; minus infinity does not count."""
         # Summing bytes into 64-bit integers would take as long as the comparison.
         higher = (scores > self._above[some].unsqueeze(1)).sum(dim=1, dtype=torch.int32)
         not_lower = (scores >= self._below[some].unsqueeze(1)).sum(dim=1, dtype=torch.int32)
-        for total, counts in zip(tally, (higher, not_lower, compared), strict=True):
-            total += counts.cpu()
+        tally.higher.add_(higher.cpu())
+        tally.not_lower.add_(not_lower.cpu())
 
     def _known_among(self, entities: Tensor, some: slice) -> Iterator[Pairs]:
         """Finds other true answers of the questions `some` among `entities`; yields groups."""
@@ -192,7 +194,8 @@ class Questions:
         above, below = self._above[some], self._below[some]
         scores[out.rows, out.columns] = -torch.inf
         count, tally = len(above), tally.within(some)
-        self._count(tally, some, scores, len(rows) - torch.bincount(out.rows, minlength=count))
+        self._count(tally, some, scores)
+        tally.compared.add_((len(rows) - torch.bincount(out.rows, minlength=count)).cpu())
         for pairs in self._known_among(entities, some):
             known = pairs.to(scores.device)
             of_known = scores[known.rows, known.columns]
