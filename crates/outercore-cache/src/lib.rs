@@ -2,7 +2,7 @@
 //! that changes group by group. Pure state machines that move no bytes.
 //!
 //! Layer 2. Rows arrive sorted and unique, so every index operation merges sorted lists. This needs
-//! no hashing, accesses memory sequentially, and takes 16 to 20 bytes per entry.
+//! no hashing, accesses memory sequentially, and takes 16 or 21 bytes per entry.
 #![forbid(unsafe_code)]
 
 mod constant;
