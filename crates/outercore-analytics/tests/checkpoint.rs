@@ -164,7 +164,11 @@ fn a_fault_of_scratch_files_ends_a_run_with_a_clear_error() {
             };
             let text = error.to_string();
             assert!(text.contains("state of the nodes in scratch directory `"), "{text}");
-            assert_eq!(kind == FaultKind::NoSpace, text.contains("directory by `scratch`"), "{text}");
+            assert_eq!(
+                kind == FaultKind::NoSpace,
+                text.contains("directory by `scratch`"),
+                "{text}"
+            );
         }
     }
 }

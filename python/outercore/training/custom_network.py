@@ -128,7 +128,7 @@ def _made(
             f"hint: give it a default; known are {', '.join(known)}"
         )
     try:
-        # The values that a `functools.partial` sets stay.
+        # Values that `functools` has bound to parameters stay.
         open_names = defaults.keys() & known.keys() - getattr(code.value, "keywords", {}).keys()
         module = code.value(**{name: known[name] for name in open_names})
     except Exception as error:
