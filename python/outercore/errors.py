@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 HINT = "\nhint: "
@@ -47,11 +47,7 @@ class OutercoreError(Exception):
     """
 
     def __init__(self, *parts: Part) -> None:
-        self.parts = tuple(
-            part
-            for given in parts
-            for part in (parsed(given) if isinstance(given, str) else [given])
-        )
+        self.parts = tuple(_with_options(parts))
         super().__init__(in_words(self.parts))
 
     def replace(self, change: Callable[[Part], Part]) -> None:
@@ -83,8 +79,25 @@ _FLAGS = ("overwrite", "triples", "outside_files", "header", "no_header", "one_b
 """Options without a value that hints ask for."""
 
 
+def _with_options(parts: Iterable[Part]) -> Iterator[Part]:
+    """The parts of an error, with the options of its hint as values.
+
+    The text before the hint quotes names of the user's data. A node may be called `--overwrite`.
+    """
+    is_hint = False
+    for part in parts:
+        if isinstance(part, Remedy):
+            yield part
+            continue
+        message, begins, hint = ("", "", part) if is_hint else part.partition(HINT)
+        is_hint = is_hint or bool(begins)
+        if message + begins:
+            yield message + begins
+        yield from parsed(hint)
+
+
 def parsed(text: str) -> list[Part]:
-    """The parts of a text that has options as `--NAME VALUE`, the notation of this package.
+    """The parts of a hint that has options as `--NAME VALUE`, the notation of this package.
 
     Example:
         >>> parsed("nodes with names: `--ids dictionary`")

@@ -13,6 +13,7 @@ import pytest
 import typer
 
 from outercore.cli import app, run
+from outercore.errors import NotFoundError
 from suggested import Run, without_result
 
 FILES = {
@@ -152,3 +153,10 @@ def messages() -> Iterator[tuple[Path, str]]:
     for path in sorted((home / "crates").glob("*/src/**/*.rs")):
         text = re.sub(r"\\\n\s*", "", path.read_text("utf-8"))
         yield path, re.sub(r"\{\w*\}", "X", text)
+
+
+def test_names_of_the_users_data_are_never_taken_for_options() -> None:
+    for name in ("--overwrite", "--memory 8GiB", "--no-header", "--set a=1"):
+        error = NotFoundError(f"node `{name}` is not in the data set\nhint: pass `--memory 1GiB`")
+        assert error.message == f"node `{name}` is not in the data set"
+        assert str(error).endswith("hint: pass `memory='1GiB'`")
