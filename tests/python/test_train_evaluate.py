@@ -15,6 +15,7 @@ torch = pytest.importorskip("torch")
 from fakes import FakeGraph, FakeLoader, planted  # noqa: E402
 from outercore.errors import InvalidError, NotFoundError  # noqa: E402
 from outercore.training.trained_model import evaluate  # noqa: E402
+from outercore.training.work import NodeWork  # noqa: E402
 from test_train import config, fit  # noqa: E402
 
 torch.set_num_threads(1)
@@ -105,3 +106,16 @@ def test_evaluate_of_all_nodes_is_in_node_order(data_set: Path, tmp_path: Path) 
     test = FakeGraph(data_set).split("test")
     everything = np.load(tmp_path / "all.npy")[test]
     np.testing.assert_allclose(everything, np.load(tmp_path / "test.npy"), atol=1e-5)
+
+
+def test_a_wrong_split_is_refused_before_the_data_are_read(
+    data_set: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fit(data_set, tmp_path / "run", config(epochs=1))
+
+    def read(*_: Any) -> None:
+        raise AssertionError("the work began")
+
+    monkeypatch.setattr(NodeWork, "prepare", read)
+    with pytest.raises(NotFoundError, match="split `tset`"):
+        evaluate(tmp_path / "run", split="tset", open_graph=FakeGraph, open_loader=FakeLoader)

@@ -110,8 +110,22 @@ def evaluate(
         )
     described = {"model": str(directory), "data_set": str(Path(graph.root).resolve())}
     neighbours = "sampled" if sampled else "all"
+
+    def require_split(work: Work) -> None:
+        if isinstance(work, LinkWork | TemporalLinkWork):
+            _held_out(work, directory, split)
+        elif isinstance(work, PredictingWork):
+            _nodes(work.labelled, split)
+
     opening = opened_work(
-        saved, directory, graph, memory, far, observer=observer, open_loader=open_loader
+        saved,
+        directory,
+        graph,
+        memory,
+        far,
+        require_split,
+        observer=observer,
+        open_loader=open_loader,
     )
     with ExitStack() as stack:
         work, context = stack.enter_context(opening)
@@ -152,17 +166,8 @@ def _scores_of_links(
     split: str,
     neighbours: str,
 ) -> dict[str, Any]:
-    """All metrics of the held-out edges of a split, `valid` or `test`.
-
-    Errors: `NotFoundError` if the run did not hold out such edges.
-    """
-    part, links = normal_split(split), work.links
-    if part not in links.parts:
-        raise NotFoundError(
-            f"run `{model.parent}`: no held-out edges `{part}`; it has "
-            f"{', '.join(f'`{name}`' for name in links.parts) or 'none'}\n"
-            "hint: `--split` takes `valid` or `test`"
-        )
+    """All metrics of the held-out edges `valid` or `test`. Errors: as `_held_out`."""
+    part, links = _held_out(work, model, split), work.links
     scores = work.scoring(context).scores(part, sampled=neighbours == "sampled")
     edges, negatives = links.sizes(part)
     return {
@@ -174,6 +179,21 @@ def _scores_of_links(
         "score": scores.value(),
         **scores.values(),
     }
+
+
+def _held_out(work: LinkWork | TemporalLinkWork, model: Path, split: str) -> str:
+    """The name of the held-out edges to score: `valid` or `test`.
+
+    Errors: `NotFoundError` if the run did not hold out such edges.
+    """
+    part, parts = normal_split(split), work.links.parts
+    if part not in parts:
+        raise NotFoundError(
+            f"run `{model.parent}`: no held-out edges `{part}`; it has "
+            f"{', '.join(f'`{name}`' for name in parts) or 'none'}\n"
+            "hint: `--split` takes `valid` or `test`"
+        )
+    return part
 
 
 def _data_set_of(model: Path) -> Path:
@@ -396,6 +416,7 @@ def opened_work(
     graph: Graph,
     memory: str | None,
     far: FarOptions | None = None,
+    check: Callable[[Work], None] = lambda work: None,
     *,
     observer: Observer | None,
     open_loader: LoaderFactory,
@@ -403,6 +424,8 @@ def opened_work(
     """Context with the work of a trained model in `directory`, which is ready to score.
 
     Scoring has the whole budget: `memory`, or the budget of the training. A signal stops it.
+
+    `check` raises the errors of a wrong request, before in-degrees or edges are read.
 
     Errors: as `require_model_fits` and `open_work`; for a model of edges, `InvalidError` if the
     data set is another one or has changed.
@@ -432,6 +455,7 @@ def opened_work(
             scratch.mkdir(exist_ok=True)
             # Another process may use the same model, so each has a separate directory.
             own = stack.enter_context(scratch_directory(scratch, "links-"))
+        check(work)
         work.loaders.release_training()
         work.prepare(Timeline([]))
         yield work, Context(own, torch.device("cpu"), observer, stop)
